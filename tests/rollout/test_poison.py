@@ -179,8 +179,6 @@ def test_poisoned_requests_to_a_policy_in_process_harm_nobody(tmp_path: Path) ->
         poison = [*calls(client, (400,)), *posts(client, (409, 422))]
         beside_good_ones(client, poison)
         assert_recorded(tmp_path, gateway.store)
-        counted = client.get("/api/refused").json()
-        assert sum(counted["requests"].values()) == len(poison)
         assert gateway.store.model_calls("bad-0") == []
 
 

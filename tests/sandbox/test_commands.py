@@ -242,15 +242,6 @@ def test_names_that_leave_the_workspace(name: str) -> None:
         check_files({name: ""})
 
 
-def test_a_path_is_as_long_as_the_kernel_counts_it() -> None:
-    """In bytes: these are 2,056 characters and 4,096 bytes."""
-    name = "/".join(["é" * 120] * 17)
-    assert len(name) < 4000 < len(name.encode())
-    with pytest.raises(SandboxError, match="cannot be named"):
-        check_files({name: ""})
-    check_files({"/".join(["e" * 120] * 17): ""})
-
-
 def test_finding_tests() -> None:
     files = dict.fromkeys(
         ["a.py", "test_a.py", "t/test_b.py", "t/u/c_test.py", "t/data.txt"], ""
@@ -272,21 +263,13 @@ ECHO = Argv(("echo",))
     ("files", "command", "timeout_s", "why"),
     [
         ({"a.py": ""}, PythonScript("b.py"), 1, "no script 'b.py'"),
-        ({"a.py": ""}, PythonScript(["a.py"]), 1, "no script"),  # type: ignore[arg-type]
-        *(({}, command, 1, "Argv") for command in ("ls", ["ls", "-l"], None, RunTests)),
-        ({}, Argv(()), 1, "at least a program"),
-        ({}, Argv("ls -l"), 1, "a tuple of texts"),  # type: ignore[arg-type]
-        ({}, Argv(("echo", 5)), 1, "a tuple of texts"),  # type: ignore[arg-type]
-        ({}, RunTests("test_a.py"), 1, "a tuple of texts"),  # type: ignore[arg-type]
         *(
             ({}, ECHO, time_s, "timeout_s is")
-            for time_s in (0, -1, float("nan"), float("inf"), 1e6, "5")
+            for time_s in (0, -1, float("nan"), float("inf"), 1e6)
         ),
         ({"b": "", "b/c": ""}, ECHO, 1, "workspace"),
         ({"x" * 300: ""}, ECHO, 1, "workspace"),
         ({"d/" * 2500 + "x": ""}, ECHO, 1, "workspace"),
-        ({1: ""}, ECHO, 1, "workspace"),
-        ({"a": b"x"}, ECHO, 1, "is not text"),
     ],
 )
 def test_what_cannot_run_is_refused(
@@ -309,22 +292,6 @@ def test_cache(best_sandbox: Sandbox) -> None:
         for _ in range(2):
             result = sandbox.run_sync(hang, PythonScript("a.py"), timeout_s=0.1)
             assert not result.cached
-
-
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ({"concurrency": 0}, "concurrency is 0"),
-        ({"cache_bytes": -1}, "cache_bytes is -1"),
-        ({"limits": Limits(memory_mb=0)}, "memory_mb is 0"),
-        ({"limits": Limits(file_mb=1.5)}, "file_mb is 1.5"),  # type: ignore[arg-type]
-        ({"limits": {"memory_mb": 64}}, "limits takes"),
-        ({"python_path": "packages"}, "python_path takes several"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(given: Any, why: str) -> None:
-    with pytest.raises(SandboxError, match=why):
-        SandboxConfig(**given)
 
 
 def test_a_text_that_is_no_unicode_is_the_programs_failure(

@@ -16,7 +16,6 @@ from agentgym.sandbox import (
     SandboxConfig,
     gives,
     launch,
-    packages,
 )
 from agentgym.sandbox.guest.settings import RUNGS
 from agentgym.sandbox.ladder import probe
@@ -58,7 +57,7 @@ def library(tmp_path: Path) -> Path:
     (folder / "planted" / "deep" / "more.py").write_text("X = 1\n")
     (folder / "wave.py").write_text("raise SystemExit('this hides a standard module')")
     (folder / "planted" / "link.py").symlink_to("deep/more.py")
-    for path, _ in [*packages.entries(folder.parent)]:
+    for path, _ in [*launch.entries(folder.parent)]:
         if not Path(path).is_symlink():
             os.chmod(path, 0o700 if Path(path).is_dir() else 0o600)
     return folder
@@ -123,7 +122,7 @@ def test_too_large_a_private_folder_is_refused(
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root's sandboxes run as another user")
-    monkeypatch.setattr(packages, "_MOST_COPIED", 10)
+    monkeypatch.setattr(launch, "_MOST_COPIED", 10)
     with (
         open_on("landlock", library) as sandbox,
         pytest.raises(SandboxError, match="too large to copy"),

@@ -39,18 +39,6 @@ async def test_a_folder_that_becomes_a_link_elsewhere(best_sandbox: Sandbox) -> 
     assert workspace.files == {"c/b": "1"}
 
 
-@pytest.mark.slow
-async def test_a_workspace_that_many_commands_fill(best_sandbox: Sandbox) -> None:
-    workspace = Workspace({"kept": "1"}, sandbox=best_sandbox)
-    script = "for n in range(600): open(f'{0}-{{n}}', 'w').write('x')"
-    for turn in range(3):
-        result = await workspace.run(("python", "-c", script.format(turn)), 20)
-        assert result.ok, result
-        assert ("not kept" in result.stderr) == (turn > 0), result.stderr
-    assert len(workspace.files) == 1000
-    assert workspace.files["kept"] == "1"
-
-
 async def test_a_deep_file_costs_only_itself(best_sandbox: Sandbox) -> None:
     workspace = Workspace({"kept": "1"}, sandbox=best_sandbox)
     script = (
@@ -74,7 +62,7 @@ async def test_many_deep_files_leave_room_to_run(best_sandbox: Sandbox) -> None:
     first = await workspace.run(("python", "-c", script), 20)
     assert first.ok, first
     assert "not kept" in first.stderr
-    with pytest.raises(ToolError, match="folders"):
+    with pytest.raises(ToolError, match="too many or too large"):
         for number in range(100):
             workspace.write(f"w{number}/{deep}/f", "x")
     workspace.write("kept", "2")
@@ -88,11 +76,11 @@ async def test_many_large_files_leave_room_to_run(best_rung: str) -> None:
     config = SandboxConfig(rung=best_rung, cache_bytes=0)
     with Sandbox(config) as sandbox:
         workspace = Workspace({}, max_characters=len(large), sandbox=sandbox)
-        with pytest.raises(ToolError, match="too large together"):
+        with pytest.raises(ToolError, match="too large"):
             for number in range(100):
                 workspace.write(f"{number}", large)
         workspace.write("small", "x" * len(large))
-        with pytest.raises(ToolError, match="too large together"):
+        with pytest.raises(ToolError, match="too large"):
             workspace.replace("small", workspace.files["small"], large)
         fill = "head -c 900000 /dev/zero | tr '\\0' a > more"
         filled = await workspace.run(("bash", "-c", fill), 20)

@@ -50,7 +50,7 @@ from agentgym.integrations.inner_reward import receive_with
 from agentgym.models.reply import Llm, ModelReply, read_reply
 from agentgym.scenarios.base import Environment, ReportedReward
 from agentgym.scenarios.tool_tasks.unseen import UnseenSpec, learn_schemas
-from agentgym.security.audit import asking, digest, is_audited, note
+from agentgym.security.audit import asking, digest, log_or_none, note
 
 STUCK_AFTER = 3
 """Number of identical failing tool calls in a row after which an episode ends.
@@ -515,7 +515,7 @@ def episode_or_none() -> Episode | None:
 def _note_tool(
     name: str, call_id: str | None, arguments: Any, outcome: str, ms: float = 0.0
 ) -> None:
-    if is_audited():
+    if log_or_none() is not None:
         what = {"tool": name, "call": call_id, "arguments": digest(arguments)}
         note("tool", **what, outcome=outcome, ms=round(ms, 1))
 

@@ -31,8 +31,8 @@ from agentgym.scenarios.tool_tasks.stubs import example_arguments
 from agentgym.scenarios.tool_tasks.unseen import UnseenSpec
 
 _Call = tuple[str, str]  # a tool, and the agent that the call names, if any
+# Names of tools that are called last, since they may end an agent's turn.
 _MAY_PASS = re.compile("transfer|hand_?off|delegate|answer", re.IGNORECASE)
-"""Names of tools that are called last, since they may end an agent's turn."""
 _EVERY = 1_000_000
 _MOST_SHOWN = 3
 _MEANT = [["s"], *map(list, "0123456789")]  # get_orders is not a slip of get_order

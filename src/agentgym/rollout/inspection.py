@@ -49,8 +49,8 @@ _PROGRAM_TRIAL_S = 120.0  # starting a program with large packages takes long
 _MOST_TRIALS = 12
 _MOST_CRASHES = 4
 _MOST_TASKS = 4
+# The fate of calls that pass control to another agent.
 PASSES_ON = "runs: it passes control on"
-"""The fate of calls that pass control to another agent."""
 IS_ANSWER = "is its answer"
 _RUNS = "really runs"
 
@@ -74,28 +74,28 @@ class AgentReport:
     kind: str  # type of the agent object
     way: str  # how AgentGym replaces the agent's model
     roles: list[RoleFound]
+    # Names of tools whose calls the task answers.
     bound: list[str] = field(default_factory=list)
-    """Names of tools whose calls the task answers."""
+    # How calls of the agent's other tools are answered, by tool name.
     own: dict[str, str] = field(default_factory=dict)
-    """How calls of the agent's other tools are answered, by tool name."""
+    # Names of scenario tools that the agent does not offer to its model.
     missing: list[str] = field(default_factory=list)
-    """Names of scenario tools that the agent does not offer to its model."""
+    # Warnings, e.g. about tools whose schema differs from the scenario's.
     concerns: list[str] = field(default_factory=list)
-    """Warnings, e.g. about tools whose schema differs from the scenario's."""
+    # Reasons why the agent cannot be trained; empty if it can.
     problems: list[str] = field(default_factory=list)
-    """Reasons why the agent cannot be trained; empty if it can."""
+    # Options with which the same command may do; None if another is to be tried.
     options: tuple[str, ...] | None = ()
-    """Options with which the same command may do; None if another is to be tried."""
+    # Names of tools in `own` for which the user chose no way to answer calls.
     undecided: list[str] = field(default_factory=list)
-    """Names of tools in ``own`` for which the user chose no way to answer calls."""
     too_long: str = ""  # why all prompts exceed the model's context
     model_calls: int | None = None  # in the trials; None without a trial
+    # Tools and forms that the model was offered in the trials, as OpenAI functions.
     offered: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Tools and forms that the model was offered in the trials, as OpenAI functions."""
+    # Names of a team's agents that its messages may name.
     members: list[str] = field(default_factory=list)
-    """Names of a team's agents that its messages may name."""
+    # Names of tools that were offered, and that no trial came to call.
     not_called: list[str] = field(default_factory=list)
-    """Names of tools that were offered, and that no trial came to call."""
 
 
 def probed(config: TrainingConfig) -> AgentReport:

@@ -17,8 +17,8 @@ from agentgym.scenarios.task_lists import make_tasks, tools_of
 _LOOKED_AT = 32
 _TOKENIZER = "tokenizer.json"
 _TOKENIZER_SETTINGS = "tokenizer_config.json"
+# Minimum number of tokens for an answer: about the length of a short tool call.
 _LEAST_ANSWER = 16
-"""Minimum number of tokens for an answer: about the length of a short tool call."""
 
 
 def compare_with_context(

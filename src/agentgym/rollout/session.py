@@ -47,21 +47,18 @@ class RolloutSession:
     folder: Path  # for rollouts.db and the workers' log
     workers: int  # number of worker processes
     _: KW_ONLY
+    # Last training step to keep from an earlier process. Rollouts of later steps are
+    # deleted, since they run again with the same ids; -1 deletes all.
     resumed_step: int = -1
-    """Last training step to keep from an earlier process. Rollouts of later steps are
-    deleted, since they run again with the same ids; -1 deletes all.
-    """
+    # Called every half second while waiting, with the reason why the store waits, or
+    # None; may raise an error to stop waiting.
     beat: Beat = no_beat
-    """Called every half second while waiting, with the reason why the store waits, or
-    None; may raise an error to stop waiting.
-    """
+    # The file of a trial's notes; then workers cannot connect to other machines.
     witness: Path | None = None
-    """The file of a trial's notes; then workers cannot connect to other machines."""
     cache: "AnswerCache | None" = None  # of answers from a provider's model
+    # File of the audit log. By default, the log that is open in the caller's context is
+    # used, or a file in `folder`.
     audit: Path | None = None
-    """File of the audit log. By default, the log that is open in the caller's context
-    is used, or a file in ``folder``.
-    """
     _stack: ExitStack = field(default_factory=ExitStack, init=False)
 
     def __enter__(self) -> Self:

@@ -7,8 +7,7 @@ from agentgym.core.notebook import Shown
 from agentgym.core.records import FrozenRecord
 from agentgym.core.trajectory import NO_REASON, Numbers, RolloutStatus, Trajectory
 
-_FIRST = 3
-"""Number of rollouts that are named for each kind of reason."""
+_FIRST = 3  # number of rollouts that are named for each kind of reason
 
 
 class DropKind(FrozenRecord):

@@ -16,8 +16,8 @@ from agentgym.security.redaction import Redactor, get_logger
 
 logger = get_logger(__name__)
 
+# AgentGym's own format, which `read_jsonl` reads; plug-ins register others.
 OWN_FORMAT = "jsonl"
-"""AgentGym's own format, which :func:`read_jsonl` reads; plug-ins register others."""
 _FORMATS = "agentgym.trajectory_formats"
 
 

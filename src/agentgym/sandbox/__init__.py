@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from agentgym.sandbox.commands import PythonScript as PythonScript
     from agentgym.sandbox.commands import RunTests as RunTests
     from agentgym.sandbox.commands import SandboxConfig as SandboxConfig
+    from agentgym.sandbox.commands import SandboxResult as SandboxResult
+    from agentgym.sandbox.commands import TestOutcome as TestOutcome
     from agentgym.sandbox.guest.settings import Limits as Limits
-    from agentgym.sandbox.result import SandboxResult as SandboxResult
-    from agentgym.sandbox.result import TestOutcome as TestOutcome
     from agentgym.sandbox.sandbox import Sandbox as Sandbox
     from agentgym.sandbox.verdict import Verdict as Verdict
     from agentgym.sandbox.verdict import gives as gives

@@ -1,24 +1,25 @@
-"""Define the settings of a sandbox, and the commands to run in it."""
+"""Define the settings of a sandbox, its commands, and their results."""
 
 import hashlib
 import json
 import os
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
+from typing import Any, Literal, Self
 
+from agentgym.core.files import whole_text
 from agentgym.errors import SandboxError
 from agentgym.sandbox.guest.settings import Limits
 from agentgym.sandbox.language import Steps, chosen
 from agentgym.sandbox.languages import PYTHON, language_named, language_of
 
-LONGEST_S = 86_400.0
-"""Maximum time limit of an execution, in seconds: one day."""
-_LONGEST_NAME, _LONGEST_PATH = 255, 4000
-"""Maximum length of each name in a path, and of a path, in bytes."""
+LONGEST_S = 86_400.0  # one day: the maximum time limit of an execution
+_LONGEST_NAME, _LONGEST_PATH = 255, 4000  # of each name in a path, and of a path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,20 +64,9 @@ class SandboxConfig:
     links: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.limits, Limits):
-            raise SandboxError(f"limits takes a Limits(...), not {self.limits!r}.")
-        least = {"concurrency": 1, "cache_bytes": 0}
-        numbers = {name: getattr(self, name) for name in least}
-        for name, number in {**numbers, **vars(self.limits)}.items():
-            lowest = least.get(name, 1)
-            if type(number) is not int or not lowest <= number < 1 << 40:
-                raise SandboxError(
-                    f"{name} is {number!r}: give a whole number from {lowest} on."
-                )
-        if isinstance(self.python_path, str | Path):
-            raise SandboxError(
-                f"python_path takes several folders: ({str(self.python_path)!r},)."
-            )
+        numbers = {"concurrency": self.concurrency, **vars(self.limits)}
+        if self.cache_bytes < 0 or any(number < 1 for number in numbers.values()):
+            raise SandboxError(f"The limits of a sandbox are at least 1: {self}.")
         folders = tuple(Path(folder).resolve() for folder in self.python_path)
         for folder in folders:
             if not folder.is_dir() or "\n" in str(folder):
@@ -85,24 +75,13 @@ class SandboxConfig:
                     "folders that hold packages, such as '.venv/lib/python3.12/"
                     "site-packages'."
                 )
-        object.__setattr__(self, "python_path", folders)
-        self._allow_languages()
-
-    def _allow_languages(self) -> None:
-        """Check ``languages``, and increase ``limits`` to the minimum that they need.
-
-        Raises:
-            SandboxError: A language is unknown.
-        """
-        if isinstance(self.languages, str):
-            raise SandboxError(f"languages takes several names: ({self.languages!r},).")
-        names = tuple(dict.fromkeys(self.languages))
-        names = tuple(name for name in names if name != PYTHON)
-        object.__setattr__(self, "languages", names)
+        names = tuple(n for n in dict.fromkeys(self.languages) if n != PYTHON)
         limits = vars(self.limits).copy()
         for name in names:
             for limit, least in language_named(name).needs.items():
                 limits[limit] = max(limits[limit], least)
+        object.__setattr__(self, "python_path", folders)
+        object.__setattr__(self, "languages", names)
         object.__setattr__(self, "limits", Limits(**limits))
 
     @property
@@ -164,8 +143,8 @@ class Argv:
     argv: tuple[str, ...]
 
 
+# ``Steps`` are those of other languages.
 Command = PythonScript | Program | RunTests | Argv | Steps
-"""Types of commands that a sandbox runs; ``Steps`` are those of other languages."""
 
 
 def check_files(files: Iterable[str]) -> None:
@@ -190,15 +169,13 @@ def check_files(files: Iterable[str]) -> None:
                 )
 
 
-def _is_plain(name: object) -> bool:
+def _is_plain(name: str) -> bool:
     """Return whether a name is a valid relative path of a file in the workspace."""
-    if not isinstance(name, str) or "\0" in name:
-        return False
     encoded = name.encode(errors="surrogatepass")
     longest = max(map(len, encoded.split(b"/")))
     fits = longest <= _LONGEST_NAME and len(encoded) <= _LONGEST_PATH
     plain = posixpath.normpath(name) == name and name not in (".", "..")
-    return fits and plain and not name.startswith(("/", "../"))
+    return fits and plain and not name.startswith(("/", "../")) and "\0" not in name
 
 
 @dataclass(frozen=True)
@@ -215,38 +192,14 @@ class Job:
 
     def __post_init__(self) -> None:
         check_files(self.files)
-        for name, text in self.files.items():
-            if not isinstance(text, str):
-                raise SandboxError(
-                    f"The workspace file {name!r} is not text: {text!r}."
-                )
         time_s = self.timeout_s
-        if not isinstance(time_s, int | float) or not 0 < time_s <= LONGEST_S:
+        if not 0 < time_s <= LONGEST_S:
             raise SandboxError(
                 f"timeout_s is {time_s!r}: give seconds, more than 0 and at most "
                 f"{LONGEST_S:.0f}."
             )
-        if not isinstance(self.command, Command):
-            raise SandboxError(
-                f"A command is a PythonScript(...), Program(...), RunTests(...) or "
-                f"Argv(...), not {self.command!r}."
-            )
-        if isinstance(self.command, Steps):
-            return
-        for name, words in vars(self.command).items():
-            if name in ("path", "language"):
-                continue
-            is_list = isinstance(words, tuple | list)
-            if not is_list or not all(isinstance(word, str) for word in words):
-                raise SandboxError(
-                    f"{name} of a command is {words!r}: give a tuple of texts, such as "
-                    "('ls', '-l')."
-                )
         match self.command:
-            case Argv(()):
-                raise SandboxError("A command line needs at least a program.")
-            case PythonScript(path) | Program(path) if path not in [*self.files]:
-                # A path of a wrong type, such as a list, cannot be looked up in a dict.
+            case PythonScript(path) | Program(path) if path not in self.files:
                 raise SandboxError(
                     f"The workspace has no script {path!r}; it has "
                     f"{sorted(self.files)[:20]}."
@@ -301,3 +254,174 @@ def find_tests(command: RunTests, files: Iterable[str]) -> list[str]:
         for name in chosen(sorted(files), command.paths, command.select)
         if name in command.paths or usual.fullmatch(name)
     ]
+
+
+_MOST_LINES = 20_000
+# Maximum length of a line in a test report, in bytes; longer lines are ignored.
+_LONGEST_LINE = 64 * 1024
+_LONGEST_TEST_S = 1e6
+
+Outcome = Literal["passed", "failed", "error"]
+Status = Literal["exited", "killed", "timed_out", "sandbox_error"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestOutcome:
+    """Result of one test.
+
+    Attributes:
+        name: The id ``file.py::test_name``, or the file if it could not be imported.
+        outcome: ``passed``; ``failed`` after a failed assertion; ``error`` after
+            another exception, or if the test did not end.
+        message: The failure as ``file:line: Type: text``; empty if the test passed.
+        seconds: Duration in seconds of wall time.
+    """
+
+    __test__ = False
+
+    name: str
+    outcome: Outcome
+    message: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxResult:
+    """The result of one execution.
+
+    The test results come from the process that also runs the tested code. Code that
+    deceives the test runner on purpose can forge them (``gives`` prevents this). Code
+    that only exits or crashes cannot pass, because a missing result is an error.
+
+    Attributes:
+        status: ``exited`` by itself; ``killed`` by a signal, e.g. at a resource limit;
+            ``timed_out``; or ``sandbox_error`` if the sandbox failed.
+        exit_code: Exit code of the command; None if the status is not ``exited``.
+        signal: Number of the signal that killed the command; else None.
+        stdout: Standard output, cut at the limit ``output_bytes``.
+        stderr: Standard error, cut at the same limit.
+        truncated: Whether stdout or stderr was cut.
+        tests: Outcome of each test; None if the command did not run tests.
+        files: Full text of each changed text file of the workspace, by path. The value
+            is None for a removed file. Files that do not fit into ``collect_bytes`` are
+            left out. ``files`` is None if changed files were not requested.
+        wall_s: Wall time of the execution, in seconds.
+        cpu_s: CPU time of all processes, in seconds.
+        peak_mb: Peak memory of the largest process, with the interpreter, in MiB.
+        rung: Name of the kind of isolation.
+        warm: Whether the sandbox forks executions from a long-lived interpreter.
+        cached: Whether this result comes from the cache.
+        error: The reason of a ``sandbox_error``, or the resource limit that was
+            exceeded; else empty.
+    """
+
+    status: Status
+    exit_code: int | None = None
+    signal: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    truncated: bool = False
+    tests: tuple[TestOutcome, ...] | None = None
+    files: Mapping[str, str | None] | None = None
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    peak_mb: float = 0.0
+    rung: str
+    warm: bool
+    cached: bool = False
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the exit code is 0 and, if the command ran tests, all tests passed.
+
+        False if the command should have run tests, and there were none.
+        """
+        if self.tests is not None and self.passed < max(1, len(self.tests)):
+            return False
+        return self.status == "exited" and self.exit_code == 0
+
+    def checked(self) -> Self:
+        """Return the result; raise SandboxError if the sandbox itself failed."""
+        if self.status == "sandbox_error":
+            raise SandboxError(f"The sandbox failed: {self.error}")
+        return self
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the time limit ended the execution."""
+        return self.status == "timed_out"
+
+    @property
+    def passed(self) -> int:
+        """Number of passed tests."""
+        return sum(test.outcome == "passed" for test in self.tests or ())
+
+
+def complete(result: SandboxResult, job: Job, report: bytes) -> SandboxResult:
+    """Parse an execution's report, and add its content to the result."""
+    first, _, rest = report.partition(b"\n")
+    begun = _read(first)
+    if "ready" not in begun and not result.error and not result.timed_out:
+        why = begun.get("setup_error", "it ended during confinement")
+        error = f"Setup failed: {why}"
+        result = replace(result, status="sandbox_error", exit_code=None, error=error)
+    if isinstance(job.command, RunTests) and result.status != "sandbox_error":
+        result = replace(result, tests=_tests(rest, result.status))
+    return replace(result, files=_changes(rest, job)) if job.collect else result
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    """Parse a line of an execution's report; return {} if it is malformed."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _tests(report: bytes, status: Status) -> tuple[TestOutcome, ...]:
+    """Return the outcome of each test in a report; ``error`` if it did not end."""
+    found: dict[str, TestOutcome] = {}
+    running: str | None = ""
+    for number, line in enumerate(BytesIO(report)):
+        if number == _MOST_LINES:
+            running = "a report of too many lines"
+            break
+        match _read(line) if len(line) <= _LONGEST_LINE else {}:
+            case {"running": str() | None as running}:
+                continue
+            case {
+                "test": str(name),
+                "outcome": "passed" | "failed" | "error" as outcome,
+                "message": str(message),
+                "seconds": float() | int() as seconds,
+            } if 0 <= seconds < _LONGEST_TEST_S:
+                running = ""
+                name, message = whole_text(name), whole_text(message)
+                found[name] = TestOutcome(
+                    name=name, outcome=outcome, message=message, seconds=float(seconds)
+                )
+    if running is not None:
+        name = whole_text(running) or "the test run"
+        message = f"{name} did not finish: the process {status.replace('_', ' ')}"
+        found[name] = TestOutcome(name=name, outcome="error", message=message)
+    return tuple(found.values())
+
+
+def _changes(report: bytes, job: Job) -> dict[str, str | None] | None:
+    """Return the changed files in a report; None if they are missing or malformed."""
+    match _read(report.rstrip(b"\n").rpartition(b"\n")[2]):
+        case {"left": {"files": dict(changed), "gone": list(gone)}}:
+            texts = [*changed, *changed.values()]
+        case _:
+            return None
+    if not all(isinstance(text, str) for text in (*texts, *gone)):
+        return None
+    try:
+        check_files(changed)
+        "".join(texts).encode()
+    except (SandboxError, UnicodeEncodeError):
+        return None
+    missing = frozenset(gone)
+    return {**changed, **{name: None for name in job.files if name in missing}}

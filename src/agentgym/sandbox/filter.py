@@ -12,6 +12,7 @@ import struct
 
 from agentgym.sandbox.guest.confine import OWN_PID
 
+# Name of each call, and its numbers on x86_64 and aarch64 (-1: missing).
 ALLOWED = """
 access 21 -1, alarm 37 -1, arch_prctl 158 -1, brk 12 214, capget 125 90, capset 126 91,
 chdir 80 49, chmod 90 -1, chown 92 -1, clock_getres 229 114, clock_gettime 228 113,
@@ -68,26 +69,25 @@ tkill 200 130, truncate 76 45, umask 95 166, uname 63 160, unlink 87 -1,
 unlinkat 263 35, utime 132 -1, utimensat 280 88, utimes 235 -1, vfork 58 -1,
 wait4 61 260, waitid 247 95, write 1 64, writev 20 66
 """
-"""Name of each call, and its numbers on x86_64 and aarch64 (-1: missing)."""
 
+# Up to this number, calls that are not allowed fail with EPERM. Higher numbers fail
+# with ENOSYS, as on an older kernel, so that C libraries use older calls instead.
 LAST_CLASSIC = 450
-"""Up to this number, calls that are not allowed fail with EPERM. Higher numbers fail
-with ENOSYS, as on an older kernel, so that C libraries use older calls instead."""
 
+# Allowed `ioctl` requests: FIONREAD, FIONBIO, FIONCLEX, FIOCLEX. None of them sends
+# signals or changes a terminal.
 IOCTLS = (0x541B, 0x5421, 0x5450, 0x5451)
-"""Allowed ``ioctl`` requests: FIONREAD, FIONBIO, FIONCLEX, FIOCLEX. None of them sends
-signals or changes a terminal."""
 
+# Allowed `fcntl` commands: for duplicates, flags, locks, seals and reading pipe sizes,
+# but not for signals.
 FCNTLS = (*range(8), 9, 11, 36, 37, 38, 1030, 1032, 1033, 1034)
-"""Allowed ``fcntl`` commands: for duplicates, flags, locks, seals and reading pipe
-sizes, but not for signals."""
 
+# Allowed `prctl` options, which concern only the caller. PR_SET_PDEATHSIG is not
+# allowed, because with it a program could survive the end of the sandbox.
 PRCTLS = (
     *(2, 3, 4, 7, 15, 16, 21, 22, 23, 27, 29, 30, 36, 37, 38, 39, 40, 41, 42, 47),
     *(50, 51, 52, 53, 54, 55, 56, 0x53564D41),
 )
-"""Allowed ``prctl`` options, which concern only the caller. PR_SET_PDEATHSIG is not
-allowed, because with it a program could survive the end of the sandbox."""
 
 
 _IGNORED_WHEN_STRICT = """
@@ -102,11 +102,11 @@ _REFUSED_WHEN_STRICT = """
 fork vfork tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open setpriority
 """
 _SIGNALLING = "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open"
+# System calls that a process may make only for itself: the first argument, a process
+# id, must be 0.
 _OF_ITSELF = """
 prlimit64 sched_setaffinity sched_setscheduler sched_setparam sched_setattr
 """
-"""System calls that a process may make only for itself: the first argument, a process
-id, must be 0."""
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN, _AND = 0x20, 0x15, 0x35, 0x45, 0x06, 0x54

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 from agentgym.core.files import scratch_folder
 from agentgym.errors import SandboxError
 from agentgym.sandbox import launch
-from agentgym.sandbox.commands import Job, SandboxConfig
+from agentgym.sandbox.commands import Job, SandboxConfig, SandboxResult, complete
 from agentgym.sandbox.filter import build_filter
 from agentgym.sandbox.guest.box import remove_tree
 from agentgym.sandbox.guest.settings import Rung, ZygoteSettings
@@ -32,7 +32,6 @@ from agentgym.sandbox.launch import (
     readable_trees,
     signature,
 )
-from agentgym.sandbox.result import SandboxResult, complete
 
 _GONE_S = 2.0
 
@@ -166,8 +165,8 @@ def _remove_left(parent: Path) -> None:
 
 _START_S = 30.0
 _GRACE_S = 15.0
+# Seconds to clean up and to collect files, after the longest time of an execution.
 _ANSWER_S = 300.0
-"""Seconds to clean up and to collect files, after the longest time of an execution."""
 _OVER_MEMORY = "The sandbox process ran out of memory because of the execution."
 _REPORT_BYTES = 4 << 20
 _MOST_READ = 16 << 20
@@ -217,8 +216,8 @@ class GuestProcess:
         self._config = config
         self._buffer = b""
         self.spoiled = False
+        # Signature of `python_path` when it was copied; None without a copy.
         self._copied: bytes | None = None
-        """Signature of ``python_path`` when it was copied; None without a copy."""
         self._owned = ExitStack()
         self._group = MemoryGroup.make()
         if self._group is not None:

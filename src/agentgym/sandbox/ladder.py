@@ -12,13 +12,12 @@ from contextlib import closing
 from pathlib import Path
 
 from agentgym.errors import SandboxError, SandboxUnavailableError
-from agentgym.sandbox.commands import Job, PythonScript, SandboxConfig
+from agentgym.sandbox.commands import Job, PythonScript, SandboxConfig, SandboxResult
 from agentgym.sandbox.guest.box import MountedBox
 from agentgym.sandbox.guest.settings import RUNGS, Rung
 from agentgym.sandbox.guest_process import GuestProcess
 from agentgym.sandbox.languages import LANGUAGES, toolchain
 from agentgym.sandbox.launch import own_python
-from agentgym.sandbox.result import SandboxResult
 from agentgym.security.redaction import get_logger
 
 _LOG = get_logger("agentgym.sandbox")

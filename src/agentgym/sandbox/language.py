@@ -9,13 +9,12 @@ from typing import ClassVar
 
 from agentgym.errors import SandboxError
 
+# Placeholder for an execution's temporary folder, in command lines and variables.
 TEMPORARY = "{tmp}"
-"""Placeholder for an execution's temporary folder, in command lines and variables."""
-PROGRAM = f"{TEMPORARY}/program"
-"""Path of a compiled program, outside of the workspace."""
+PROGRAM = f"{TEMPORARY}/program"  # path of a compiled program, outside of the workspace
 
+# Minimum limits of a compiled language, by the field names of `Limits`.
 COMPILER_NEEDS = {"memory_mb": 4096, "total_memory_mb": 1024, "processes": 256}
-"""Minimum limits of a compiled language, by the field names of ``Limits``."""
 
 CommandLine = tuple[str, ...]
 

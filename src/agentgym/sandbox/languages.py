@@ -10,11 +10,11 @@ from agentgym.plugins import REGISTERED, registered
 from agentgym.sandbox.guest.box import MountedBox
 from agentgym.sandbox.language import Language, Toolchain
 
+# All supported languages except Python, by name.
 LANGUAGES: dict[str, Language] = {
     name: registered("agentgym.languages", name)()
     for name in REGISTERED["agentgym.languages"]
 }
-"""All supported languages except Python, by name."""
 PYTHON = "python"
 
 

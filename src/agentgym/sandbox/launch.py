@@ -32,8 +32,8 @@ from agentgym.sandbox.guest.settings import (
     ZygoteSettings,
 )
 
+# Folder for AgentGym's files inside bubblewrap; executions mount nothing over it.
 INSIDE = Path("/run/agentgym")
-"""Folder for AgentGym's files inside bubblewrap; executions mount nothing over it."""
 _MOST_COPIED = 256 << 20
 
 

@@ -27,6 +27,7 @@ from agentgym.sandbox.commands import (
     PythonScript,
     RunTests,
     SandboxConfig,
+    SandboxResult,
 )
 from agentgym.sandbox.guest.settings import Rung
 from agentgym.sandbox.guest_process import GuestDiedError, GuestProcess
@@ -34,16 +35,15 @@ from agentgym.sandbox.ladder import choose_rung
 from agentgym.sandbox.language import Steps
 from agentgym.sandbox.languages import PYTHON, toolchain
 from agentgym.sandbox.launch import own_python, signature
-from agentgym.sandbox.result import SandboxResult
 from agentgym.security import audit
 from agentgym.version import __version__
 
+# With more files below `python_path`, results are not cached: checking the files for
+# changes would take as long as running again.
 _MOST_CHECKED = 2_000
-"""With more files below ``python_path``, results are not cached: checking the files for
-changes would take as long as running again."""
+# Results are not cached for this time (nanoseconds) after a file has changed: the file
+# could change again and keep the same time stamp.
 _FRESH_NS = 1_000_000_000
-"""Results are not cached for this time (nanoseconds) after a file has changed: the file
-could change again and keep the same time stamp."""
 _LARGEST_SHARE = 8
 _OBJECT_BYTES = 400
 
@@ -56,8 +56,8 @@ class ResultCache:
         tools = [toolchain(name) for name in config.languages]
         setting = repr((__version__, sys.version, own_python(), rung, config, tools))
         self._setting = hashlib.sha256(setting.encode()).digest()
+        # Results with their sizes in bytes; the most recently used one is last.
         self._results: OrderedDict[bytes, tuple[SandboxResult, int]] = OrderedDict()
-        """Results with their sizes in bytes; the most recently used one is last."""
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -114,7 +114,7 @@ def note_execution(
     job: Job, config: SandboxConfig, result: SandboxResult | BaseException | None
 ) -> None:
     """Write the end of an execution to the audit log."""
-    if not audit.is_audited():
+    if audit.log_or_none() is None:
         return
     facts: dict[str, Any] = {
         "command": audit.head(_words(job)),
@@ -205,8 +205,8 @@ class _Opened:
         self.rung = choose_rung(config)
         self.owner = os.getpid()
         self.cache = ResultCache(config, self.rung)
+        # Idle zygotes; the most recently used one is taken first.
         self.idle: deque[GuestProcess] = deque()
-        """Idle zygotes; the most recently used one is taken first."""
         self.running: set[_Execution] = set()
         self.pool = ThreadPoolExecutor(config.concurrency, "agentgym-sandbox")
         self.close = weakref.finalize(self, _shut, self.owner, self.pool, self.idle)

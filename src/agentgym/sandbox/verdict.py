@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.commands import Command, PythonScript
+from agentgym.sandbox.commands import Command, PythonScript, SandboxResult
 from agentgym.sandbox.guest import plain
 from agentgym.sandbox.language import free_name
 from agentgym.sandbox.languages import PYTHON, language_named, language_of
-from agentgym.sandbox.result import SandboxResult
 from agentgym.sandbox.sandbox import DEFAULT_TIMEOUT_S, Sandbox
 
 

@@ -6,18 +6,13 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from agentgym.errors import SandboxError, ToolError
-from agentgym.sandbox.commands import Argv
-from agentgym.sandbox.result import SandboxResult
+from agentgym.sandbox.commands import Argv, SandboxResult
 from agentgym.sandbox.sandbox import Sandbox
 
 _MAX_PATH = 200
 _MAX_PART = 255
-_MAX_FILES = 1_000
-_MAX_FOLDERS = 5_000
-"""Maximum number of folders in all paths; a sandbox can have 8192 files and folders."""
-_MAX_BYTES = 48 << 20
-"""Maximum size of all files, in bytes; a sandbox has room for 64 MB."""
-_PAGE = 4096
+_MAX_BYTES = 48 << 20  # of all files; a sandbox has room for 64 MB
+_ENTRY_BYTES = 8192  # a file or folder counts as much: a sandbox can have 8192 of them
 
 
 class Workspace:
@@ -110,12 +105,6 @@ class Workspace:
                 raise ToolError(f"{parent} is a file, so {name} cannot be below it.")
         if len(name) > _MAX_PATH:
             raise ToolError(f"a path may have at most {_MAX_PATH} characters.")
-        if name not in self.files and len(self.files) >= _MAX_FILES:
-            raise ToolError(f"there may be at most {_MAX_FILES} files.")
-        if not self._has_folders_for(name):
-            raise ToolError(
-                f"there may be {_MAX_FOLDERS} folders in all paths together."
-            )
         self._check_text(name, text)
         if max(len(part) for part in name.encode().split(b"/")) > _MAX_PART:
             raise ToolError(f"a name may have at most {_MAX_PART} bytes.")
@@ -154,25 +143,17 @@ class Workspace:
         """
         for other in (*map(str, PurePosixPath(name).parents), *self.below(name)):
             self.files.pop(other, None)
-        held = sum(map(len, self.files.values())) - len(self.files.get(name, ""))
-        has_room = name in self.files or len(self.files) < _MAX_FILES
-        has_room &= self._has_folders_for(name) and self._has_bytes_for(name, text)
-        if has_room and held + len(text) <= _MAX_FILES * self._max_characters:
-            self.files[name] = text
-            return True
-        return False
+        if not self._has_room_for(name, text):
+            return False
+        self.files[name] = text
+        return True
 
-    def _has_folders_for(self, name: str) -> bool:
-        """Return whether a file at the path ``name`` keeps the limit on folders."""
-        if name in self.files:
-            return True
-        return sum(path.count("/") for path in (*self.files, name)) <= _MAX_FOLDERS
-
-    def _has_bytes_for(self, name: str, text: str) -> bool:
+    def _has_room_for(self, name: str, text: str) -> bool:
         """Return whether all files fit into a sandbox with this text in ``name``."""
-        sizes = {path: _most_bytes(held) for path, held in self.files.items()}
-        more = _most_bytes(text) - sizes.get(name, 0)
-        return more <= 0 or sum(sizes.values()) + more <= _MAX_BYTES
+        before = _size(name, self.files[name]) if name in self.files else 0
+        more = _size(name, text) - before
+        held = sum(_size(path, text) for path, text in self.files.items())
+        return more <= 0 or held + more <= _MAX_BYTES
 
     def changed(self) -> dict[str, str | None]:
         """Return the files that differ from the initial files: the text by path.
@@ -195,10 +176,11 @@ class Workspace:
             raise ToolError(
                 f"{path} may hold at most {self._max_characters} characters."
             )
-        if not self._has_bytes_for(path, text):
-            raise ToolError("the files are too large together; remove some.")
+        if not self._has_room_for(path, text):
+            raise ToolError("the files are too many or too large; remove some.")
 
 
-def _most_bytes(text: str) -> int:
-    """Return the maximum disk space of a file with this text, in bytes."""
-    return _PAGE + len(text) * (1 if text.isascii() else 4)
+def _size(path: str, text: str) -> int:
+    """Return the disk space that a file and its folders may take, in bytes."""
+    entries = 1 + path.count("/")
+    return _ENTRY_BYTES * entries + len(text) * (1 if text.isascii() else 4)

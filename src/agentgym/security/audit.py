@@ -28,13 +28,11 @@ from agentgym.security.redaction import (
 )
 
 FILE = "audit.jsonl"
+# Name of the log of rented machines, on the computer that rents them. `FILE` is
+# the name of the log of commands, on the machine that executes them.
 MACHINES_FILE = "audit-machines.jsonl"
-"""Name of the log of rented machines, on the computer that rents them. :data:`FILE` is
-the name of the log of commands, on the machine that executes them."""
-MOST_BYTES = 32 << 20
-"""Size of a log file, in bytes, at which a new file begins."""
-KEPT = 8
-"""Number of log files to keep, the newest included; older ones are removed."""
+MOST_BYTES = 32 << 20  # size of a log file, in bytes, at which a new file begins
+KEPT = 8  # number of log files to keep, the newest included; older ones are removed
 _HEAD = 200
 _DIGITS = 16
 _TEXTS = frozenset({"command", "error", "files", "more_files", "script"})
@@ -157,11 +155,6 @@ def note(what: str, **facts: Any) -> None:
     """Write an action with the fields from :func:`asking`, if an audit log is open."""
     if (log := _LOG.get()) is not None:
         log.write(what, **_ASKER.get({}), **facts)
-
-
-def is_audited() -> bool:
-    """Return whether an audit log is open, so that :func:`note` writes an entry."""
-    return _LOG.get() is not None
 
 
 def log_or_none() -> AuditLog | None:

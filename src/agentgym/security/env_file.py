@@ -9,6 +9,9 @@ import re
 import sys
 
 FILE = ".env"
+# AgentGym's variables that `.env` may not set. They name code to run (a module, a
+# scenario's folder, a saved agent, a server's flag), switch protection off, or choose
+# the machine or server to which a run, its rollouts or its keys are sent.
 NOT_FROM_FILE = frozenset(
     f"AGENTGYM_{name}"
     for name in (
@@ -17,9 +20,8 @@ NOT_FROM_FILE = frozenset(
         "USER_MODEL",
     )
 )
-"""AgentGym's variables that ``.env`` may not set. They name code to run (a module, a
-scenario's folder, a saved agent, a server's flag), switch protection off, or choose the
-machine or server to which a run, its rollouts or its keys are sent."""
+# Further variables that `.env` may not set. They name code that Python, uv, git and
+# other programs run, or addresses to which keys are sent.
 _LOADERS = re.compile(
     r"""
     AGENTGYM_(?:AGENT|VERL|VLLM)(?:_.*)?
@@ -36,8 +38,6 @@ _LOADERS = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""Further variables that ``.env`` may not set. They name code that Python, uv, git and
-other programs run, or addresses to which keys are sent."""
 
 
 def load_env_file() -> None:

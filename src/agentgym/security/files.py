@@ -35,8 +35,8 @@ def make_private_file(path: Path) -> None:
 
 
 _PART = 1 << 16
+# Maximum length of a line, in bytes; a longer line is written in pieces.
 _LONGEST = 1 << 20
-"""Maximum length of a line, in bytes; a longer line is written in pieces."""
 _END_S = 2.0
 
 

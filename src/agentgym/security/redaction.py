@@ -14,17 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
+# Environment variable with the names of further secret variables, comma-separated.
 VARIABLE = "AGENTGYM_SECRETS"
-"""Environment variable with the names of further secret variables, comma-separated."""
 GONE = "[redacted]"
 
+# If a text is shortened, search this many characters after the cut for secrets too.
 _READ = 2**16
-"""If a text is shortened, search this many characters after the cut for secrets too."""
+# Minimum length of a secret; shorter values would also be found in ordinary text.
 _LEAST = 8
-"""Minimum length of a secret; shorter values would also be found in ordinary text."""
 _LOOSE = "utf-8", "surrogateescape"
-_WORD = 12
-"""A secret shorter than this is only replaced where it is a whole word."""
+_WORD = 12  # A secret shorter than this is only replaced where it is a whole word
 _NAMED = re.compile(
     r"(?:^|_)(?:(?:API|ACCESS|PRIVATE|SECRET)?_?KEYS?|APIKEY|TOKEN|SECRETS?|PASSWORD"
     r"|PASSWD|PASSPHRASE|PASS|PWD|CREDENTIALS?|CONNECTION_STRING|DSN)(?:_|$)",
@@ -50,10 +49,14 @@ _HEADER = (
     r"\\*[\"']?\s*[:=]\s*\\*[\"']?"
     r"(?:(?:Basic|Bearer|Digest|Token) ([\w.~+/=-]{8,})|((?=\S*[\d=])[\w.~+/=-]{8,}))"
 )
+# Regular expression of JSON escapes for characters that a secret may contain.
 _ESCAPED = re.compile(r"\\(?:/|u00[2-7])")
-"""Regular expression of JSON escapes for characters that a secret may contain."""
+# Regular expression of a URL with a password.
 _URL = r"://[^\s/@:\"'\\]*:([^\s/@\"'\\]+)(?=@)"
-"""Regular expression of a URL with a password."""
+# Key formats. Each is a regular expression in three parts, which follow each other. The
+# second part is a single rare character. A text is first searched only for these
+# characters, which takes 3 ns per character of text. The first part must have a fixed
+# length. If the last part has a group, only the group is the secret.
 _SHAPES: tuple[tuple[str, str, str], ...] = (
     # OpenAI, Anthropic, OpenRouter and many who follow them
     (r"\bsk", "-", r"(?=[\w-]*\d)[A-Za-z0-9_-]{20,}"),
@@ -79,24 +82,18 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
     *((f"[?&]{name}", "=", f"({_QUERY})") for name in _QUERIED),
     *((before, anchor, f"{after}{_HEADER}") for before, anchor, after in _HEADED),
 )
-"""Key formats. Each is a regular expression in three parts, which follow each other.
-
-The second part is a single rare character. A text is first searched only for these
-characters, which takes 3 ns per character of text. The first part must have a fixed
-length. If the last part has a group, only the group is the secret.
-"""
+# Second parts of `_SHAPES` that are frequent characters. Each has a pattern of
+# the characters that must be next to it, so that few places in a text are searched
+# further.
 _BESIDE = {"-": "(?<=[kitabeoprsI-]-)", "_": "(?<=[kfa2opsurtm]_)", "b": "(?=earer )"}
-"""Second parts of :data:`_SHAPES` that are frequent characters. Each has a pattern of
-the characters that must be next to it, so that few places in a text are searched
-further."""
 _HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
+# Names of JSON fields from which a text could be decoded, such as token ids.
 _TOKENS = frozenset(
     {
         *("prompt_token_ids", "token_ids", "prompt_ids", "response_ids", "logprobs"),
         *("prompt_logprobs", "routed_experts"),
     }
 )
-"""Names of JSON fields from which a text could be decoded, such as token ids."""
 
 
 class Redactor:
@@ -168,21 +165,13 @@ class Redactor:
     def _rewritten(self, text: str, also: Callable[[Any], Any]) -> str:
         if not self.finds(text) and _ESCAPED.search(text) is None:
             return text
-        said_twice = False
-
-        def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            nonlocal said_twice
-            found = dict(pairs)
-            said_twice |= len(found) < len(pairs)
-            return found
-
         try:
-            value = json.loads(text, object_pairs_hook=once)
+            value = json.loads(text)
         except (ValueError, RecursionError):
             return self.text(text)
         clean = self.json(value)
-        # A repeated key hides the first one.
-        is_clean = clean == value and not said_twice
+        # A repeated key hides the first one, so the values alone do not suffice.
+        is_clean = clean == value and not self.finds(text)
         return text if is_clean else json.dumps(also(clean))
 
 

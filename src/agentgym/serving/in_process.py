@@ -12,8 +12,8 @@ import httpx
 
 from agentgym.core.openai import ApiError
 from agentgym.core.policy import Policy
-from agentgym.rollout.gateway.chat import Chat, EndedAnswer
 from agentgym.rollout.gateway.protocol import json_object
+from agentgym.rollout.gateway.upstream import Chat, EndedAnswer
 from agentgym.serving.server import asked_chat
 
 

@@ -15,7 +15,6 @@ from agentgym.core.policy import Policy
 from agentgym.errors import UsageError
 from agentgym.models.dialects import CONVERTED
 from agentgym.models.dialects.base import Dialect
-from agentgym.rollout.gateway.chat import Chat, EndedAnswer, asked_form, chat_request
 from agentgym.rollout.gateway.http import (
     Admission,
     Keys,
@@ -36,6 +35,12 @@ from agentgym.rollout.gateway.protocol import (
     model_card,
     models_reply,
     reply,
+)
+from agentgym.rollout.gateway.upstream import (
+    Chat,
+    EndedAnswer,
+    asked_form,
+    chat_request,
 )
 from agentgym.security.redaction import quoted
 

@@ -394,10 +394,10 @@ def test_keys_are_random_unless_given_and_an_empty_one_asks_for_none() -> None:
 # Limits
 
 
-async def test_calls_beyond_the_limit_wait_and_then_are_refused() -> None:
+async def test_calls_beyond_the_limit_wait() -> None:
     gate = threading.Event()
     policy = FakePolicy(gate=gate)
-    with serving(policy, max_in_flight=2, max_waiting=1, max_wait_s=30) as gateway:
+    with serving(policy, max_in_flight=2) as gateway:
         loop = asyncio.get_running_loop()
         async with AsyncOpenAI(
             base_url=gateway.proxy_url("r"), api_key=gateway.api_key, max_retries=0
@@ -409,34 +409,15 @@ async def test_calls_beyond_the_limit_wait_and_then_are_refused() -> None:
                 )
 
             tasks = [ask() for _ in range(3)]
-            while gateway.admission.in_flight < 2 or not gateway.admission.waiting:
+            while gateway.admission.in_flight < 2:
                 await asyncio.sleep(0.005)
-            with pytest.raises(openai.RateLimitError) as caught:
-                await ask()
-            assert int(caught.value.response.headers["Retry-After"]) >= 1
+            await asyncio.sleep(0.05)
             assert len(policy.requests) == 2
             gate.set()
             answers = await asyncio.gather(*tasks)
         assert len(answers) == len(policy.requests) == 3
         assert gateway.admission.in_flight == 0
         assert loop.is_running()
-
-
-async def test_waiting_has_a_bound() -> None:
-    gate = threading.Event()
-    with serving(FakePolicy(gate=gate), max_in_flight=1, max_wait_s=0.05) as gateway:
-        async with AsyncOpenAI(
-            base_url=gateway.proxy_url("r"), api_key=gateway.api_key, max_retries=0
-        ) as agent:
-            create = agent.chat.completions.create
-            first = asyncio.create_task(create(model="m", messages=HI))
-            while not gateway.admission.in_flight:
-                await asyncio.sleep(0.005)
-            with pytest.raises(openai.RateLimitError, match="within 0.05 s"):
-                await create(model="m", messages=HI)
-            gate.set()
-            await first
-            await create(model="m", messages=HI)
 
 
 @pytest.mark.parametrize("stream", [False, True])

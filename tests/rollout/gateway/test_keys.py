@@ -92,7 +92,7 @@ def test_other_keys_do_nothing(key: str) -> None:
     with serving() as gateway, client(gateway, key) as anybody:
         path = gateway.proxy_url("r") + "/chat/completions"
         assert anybody.post(path, json=HI).status_code == 401
-        assert anybody.get("/api/refused").status_code == 401
+        assert anybody.get("/api/rollouts/r").status_code == 401
 
 
 def test_an_agents_key_follows_from_the_operators_and_not_the_other_way() -> None:

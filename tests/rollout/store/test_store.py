@@ -515,21 +515,6 @@ def test_other_names_of_a_file_are_the_same_file(tmp_path: Path) -> None:
         assert [r.rollout_id for r in store.list_rollouts(list(RolloutState))] == ["a"]
 
 
-def test_a_file_that_cannot_be_written_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "rollouts.db"
-    Store(path).close()
-    connect = sqlite3.connect
-
-    def read_only(where: Path, **options: Any) -> sqlite3.Connection:
-        return connect(f"file:{where}?mode=ro", uri=True, **options)
-
-    monkeypatch.setattr(sqlite3, "connect", read_only)
-    with pytest.raises(RolloutError, match="readonly"):
-        Store(path)
-
-
 @pytest.mark.slow
 def test_who_waits_for_a_store_that_fails_is_told_at_once(tmp_path: Path) -> None:
     store = Store(tmp_path / "rollouts.db", disk_wait_s=0.1)

@@ -16,7 +16,7 @@ from agentgym.plugins.collect.agents import (
 )
 from agentgym.plugins.programs.attempt import ProgramAttempts
 from agentgym.programs.program import ProgramCommand
-from agentgym.rollout.gateway.chat import completion
+from agentgym.rollout.gateway.upstream import completion
 
 _PASSED_ON = (
     "tools",

@@ -6,8 +6,8 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import Policy
 from agentgym.integrations.episode import current_episode
 from agentgym.models.stopping import until_stop
-from agentgym.rollout.gateway.chat import chat_request, completion_body
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall
+from agentgym.rollout.gateway.upstream import chat_request, completion_body
 
 _UNSET = TrainingConfig.model_fields
 _SETTINGS = GatewaySettings(val_temperature=None, max_tokens=10**9)

@@ -206,8 +206,7 @@ def _make_folder(data: Path) -> None:
 
 
 def _tell_of_calls(service: "GatewayService", grace: float) -> None:
-    state = service.gateway.admission
-    if (calls := state.in_flight + state.waiting) and grace:
+    if (calls := service.gateway.admission.in_flight) and grace:
         what = "a call" if calls == 1 else f"{calls} calls"
         typer.echo(
             f"Waiting at most {grace:g} s for {what} under way; Ctrl-C again ends it.",

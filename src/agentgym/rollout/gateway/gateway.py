@@ -4,12 +4,10 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Self, cast
 
-import orjson
 from aiohttp import web
 from pydantic import BaseModel, Field
 
@@ -42,19 +40,17 @@ from agentgym.rollout.gateway.protocol import (
     check_call,
     is_writable,
     json_object,
-    load_json,
     models_reply,
     read_json,
     reply,
 )
 from agentgym.rollout.gateway.remote import (
+    CachedUpstream,
     ProviderUpstream,
     RemoteUpstream,
-    StreamAssembler,
 )
 from agentgym.rollout.gateway.upstream import (
     CallOutcome,
-    Exchange,
     PolicyUpstream,
     Upstream,
 )
@@ -197,8 +193,7 @@ def _agent(message: Any) -> str:
 
 
 ATTEMPT = "/api/rollouts/{rollout_id}/attempt/{attempt_id}"
-MAX_WAIT_S = 60.0
-"""Longest time that a request may wait for a rollout."""
+MAX_WAIT_S = 60.0  # longest time that a request may wait for a rollout
 
 
 class ClaimRequest(BaseModel):
@@ -284,11 +279,9 @@ class ApiHandlers:
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _REFUSED = (401, 403)
+# Refused keys of one address are logged at most once in this number of seconds, so that
+# a client cannot fill the log.
 _EVERY_S = 60.0
-"""Refused keys of one address are logged at most once in this number of seconds, so
-that a client cannot fill the log.
-"""
-_MOST_PEERS = 1000
 
 
 class Noted:
@@ -309,10 +302,8 @@ class Noted:
             return
         what, times = "gateway", 1
         if status in _REFUSED:
-            many = len(self._noted_at) >= _MOST_PEERS
-            peer = "others" if many else request.remote or ""
+            peer, now = request.remote or "", time.monotonic()
             self._refused[peer] += 1
-            now = time.monotonic()
             if now - self._noted_at.get(peer, -_EVERY_S) < _EVERY_S:
                 return
             self._noted_at[peer] = now
@@ -332,61 +323,6 @@ class Noted:
 
 def _is_written(path: str) -> bool:
     return path != "/api/rollouts/claim" and not path.startswith("/proxy/rollout/")
-
-
-_CACHE = "cache"
-"""Recorded as the server's address if an answer came from the cache."""
-
-
-class CachedUpstream(ProviderUpstream):
-    """Answers repeated requests at temperature 0 from a cache; not used in training.
-
-    A cached answer has the same bytes as the provider's first answer, with its token
-    ids and log-probabilities. Errors are not cached.
-    """
-
-    def __init__(
-        self, endpoint: Endpoint, settings: GatewaySettings, cache: AnswerCache
-    ) -> None:
-        super().__init__(endpoint, settings)
-        self._cache = cache
-
-    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
-        """Yield the cached answer, or the provider's answer, which is then cached."""
-        asked = super().answer(call)
-        key = None
-        if call.mode != "train":
-            key = self._cache.key(call.path, self.prepare(call).body)
-        if key is None:
-            async with aclosing(asked) as items:
-                async for item in items:
-                    yield item
-            return
-        async with self._cache.turn(key):
-            if (kept := self._cache.get(key)) is not None:
-                for item in self._again(call, kept):
-                    yield item
-                return
-            parts: list[bytes] = []
-            async with aclosing(asked) as items:
-                async for item in items:
-                    if isinstance(item, bytes):
-                        parts.append(item)
-                    else:
-                        parts.append(item.payload)
-                        if item.status < 400:
-                            self._cache.keep(key, b"".join(parts))
-                    yield item
-
-    def _again(self, call: ProxyCall, kept: bytes) -> list[bytes | CallOutcome]:
-        """Convert the cached bytes ``kept`` to the items that :meth:`answer` yields."""
-        replicas, version, body = self.prepare(call)
-        sent = Exchange(call, replicas.model, _CACHE, version, orjson.dumps(body))
-        if kept.lstrip().startswith(b"{"):
-            return [sent.answer(load_json(kept), kept, is_whole=True)]
-        stream = StreamAssembler()
-        stream.feed(kept)
-        return [b"", sent.answer(stream.response, kept)]
 
 
 class Gateway:
@@ -429,7 +365,6 @@ class Gateway:
             [
                 *self._proxy.routes(),
                 *map(self._kept, handlers.routes()),
-                Route("GET", "/api/refused", self._count_refused),
             ],
             self._settings,
             keys=Keys(self.api_key, for_agents=True),
@@ -466,11 +401,6 @@ class Gateway:
     def troubles(self) -> list[str]:
         """Messages about model servers that failed, and so got no calls."""
         return self._upstream.troubles
-
-    @property
-    def refused(self) -> Counter[str]:
-        """Number of requests that the gateway itself refused, by error code."""
-        return self._listener.refused
 
     @property
     def model_name(self) -> str:
@@ -512,9 +442,6 @@ class Gateway:
             return answer
 
         return route._replace(handler=handler)
-
-    async def _count_refused(self, request: Request) -> web.Response:
-        return reply({"requests": self.refused})
 
 
 def _upstream(

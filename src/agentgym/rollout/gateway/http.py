@@ -7,7 +7,7 @@ import ipaddress
 import re
 import socket
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -183,53 +183,8 @@ class Request(web.BaseRequest):
             raise ApiError(400, text, "invalid_body", headers=_TIMEOUT) from None
 
 
-class Connection(web.RequestHandler):
-    """A connection; it is closed if the head of its first request is late.
-
-    aiohttp closes it if a later request is late.
-    """
-
-    def __init__(self, server: "HttpServer", settings: GatewaySettings) -> None:
-        self._header_timeout_s = settings.header_timeout_s
-        self._timer: asyncio.TimerHandle | None = None
-        super().__init__(
-            server, loop=asyncio.get_running_loop(), logger=logger, **_OPTIONS
-        )
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set the deadline for the first request."""
-        super().connection_made(transport)
-        self._timer = self._loop.call_later(self._header_timeout_s, self.force_close)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Cancel the deadline."""
-        self.begin()
-        super().connection_lost(exc)
-
-    def begin(self) -> None:
-        """Cancel the deadline: a request has arrived."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Return a response with status 400, for a malformed HTTP request."""
-        if request.writer.output_size > 0:
-            raise ConnectionError("an answer has begun already")
-        if status >= 500:
-            logger.error("a request could not be answered", exc_info=exc)
-        text = ApiError(400, "This is not a readable HTTP request.", "no_http")
-        return reply(text.body, text.status, _TIMEOUT)
-
-
 class HttpServer(web.Server):
-    """Creates a :class:`Connection` for each client, with the settings' limits."""
+    """Answers requests with a handler, within the settings' limits."""
 
     def __init__(
         self,
@@ -238,20 +193,16 @@ class HttpServer(web.Server):
     ) -> None:
         self._settings = settings
         self._handler = handler
-        # a caller that disconnects frees its slot
         super().__init__(
-            self._begun, request_factory=self._request, handler_cancellation=True
+            self._begun,
+            request_factory=self._request,
+            handler_cancellation=True,  # a caller that disconnects frees its slot
+            logger=logger,
+            **_OPTIONS,
         )
-
-    def __call__(self) -> Connection:
-        """Return a new connection."""
-        return Connection(self, self._settings)
 
     async def _begun(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request, whose head has arrived."""
-        connection = request.protocol
-        assert isinstance(connection, Connection)
-        connection.begin()
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0  # the answer has not begun
@@ -268,8 +219,8 @@ class HttpServer(web.Server):
 Handler = Callable[[Any], Awaitable[web.StreamResponse]]
 Names = dict[str, str]
 
+# Maximum number of characters in the name of a rollout, an attempt or an agent.
 MOST_NAME = 1000
-"""Maximum number of characters in the name of a rollout, an attempt or an agent."""
 
 _NAME = re.compile(r"\{(\w+)(?::(.+?))?\}")
 
@@ -341,28 +292,21 @@ def _checked(found: Names) -> Names:
     return found
 
 
-_RATE_LIMIT = "rate_limit_error"
-
-
 class Admission:
     """Limits the number of model calls that are answered at the same time.
 
     Answer each call inside ``async with admission:``, always on the same event loop.
-    Calls above the setting ``max_in_flight`` wait in order. Entering the block raises
-    an ApiError (status 429 with ``Retry-After``) while calls are paused, if
-    ``max_waiting`` calls wait already, or after ``max_wait_s`` seconds. Any thread may
-    call :meth:`pause` and :meth:`resume`, and read ``in_flight`` and ``waiting``: the
-    numbers of running and of waiting calls.
+    Calls above the setting ``max_in_flight`` wait in order. While calls are paused,
+    entering the block raises an ApiError (status 429 with ``Retry-After``). Any thread
+    may call :meth:`pause` and :meth:`resume`, and read the number ``in_flight``.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
-        self._settings = settings
         self._places = asyncio.Semaphore(settings.max_in_flight)
         self._paused = False
         self._retry_after_s = 5
         self._reason: str | None = None
         self.in_flight = 0
-        self.waiting = 0
 
     def pause(self, reason: str | None = None, retry_after_s: int = 5) -> None:
         """Refuse new and waiting calls with status 429; finish the running calls."""
@@ -385,10 +329,7 @@ class Admission:
 
     async def __aenter__(self) -> None:
         self._refuse_if_paused()
-        if self._places.locked():
-            await self._wait()
-        else:
-            await self._places.acquire()
+        await self._places.acquire()
         if self._paused:
             self._places.release()
             self._refuse_if_paused()
@@ -398,31 +339,11 @@ class Admission:
         self.in_flight -= 1
         self._places.release()
 
-    async def _wait(self) -> None:
-        most, wait_s = self._settings.max_waiting, self._settings.max_wait_s
-        if self.waiting >= most:
-            raise _too_many(f"{self.waiting} calls are waiting already")
-        self.waiting += 1
-        try:
-            async with asyncio.timeout(wait_s):
-                await self._places.acquire()
-        except TimeoutError:
-            raise _too_many(f"no place became free within {wait_s:g} s") from None
-        finally:
-            self.waiting -= 1
-
     def _refuse_if_paused(self) -> None:
         if self._paused:
             message = "gateway paused" + (f": {self._reason}" if self._reason else "")
             wait = {"Retry-After": str(self._retry_after_s), "X-Agl-Paused": "true"}
-            raise ApiError(429, message, "gateway_paused", _RATE_LIMIT, wait)
-
-
-def _too_many(why: str) -> ApiError:
-    message = f"Too many model calls in flight: {why}."
-    return ApiError(
-        429, message, "too_many_requests", _RATE_LIMIT, {"Retry-After": "1"}
-    )
+            raise ApiError(429, message, "gateway_paused", "rate_limit_error", wait)
 
 
 _BACKLOG = 1024
@@ -435,8 +356,7 @@ class Listener:
     ``settings`` has the address, and the size and time limits of a request. ``during``
     is a context manager that is open while requests are answered. ``noted`` is called
     with each request and the HTTP status of its response. After :meth:`close`, running
-    requests may take ``grace_s`` more seconds. ``refused`` counts the requests that
-    this server itself refused, by error code; a model server's errors do not count.
+    requests may take ``grace_s`` more seconds.
     """
 
     def __init__(
@@ -456,7 +376,6 @@ class Listener:
         self._keys = keys
         self._grace_s = grace_s
         self._during = during or nullcontext()
-        self.refused: Counter[str] = Counter()
         self._socket: socket.socket | None = None
         self._listens: Future[None] = Future()
         self._stop = asyncio.Event()
@@ -538,12 +457,11 @@ class Listener:
             return self._refusal(request, error)
 
     def _refusal(self, request: Request, error: Exception) -> web.Response:
-        """Log and count an error, and convert it to a response."""
+        """Log an error, and convert it to a response."""
         # A method of its own: a caller's variable would keep the error, its frames and
         # the request's body in a cycle until garbage is collected.
         message = as_api_error(error)
         self._noted(request, message.status)
-        self.refused[message.code] += 1
         if message.status >= 500 and not isinstance(error, ApiError):
             where = request.method, request.path
             logger.error("%s %s failed", *where, exc_info=error)

@@ -15,11 +15,11 @@ from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall, asked_
 from agentgym.rollout.gateway.remote import ProviderUpstream
 from agentgym.rollout.gateway.upstream import CallOutcome
 
+# Upper limit of the tokens that a provider's chat template adds to a request.
 _TEMPLATE_TOKENS = 1_000
-"""Upper limit of the tokens that a provider's chat template adds to a request."""
 _LOOK_S = 0.02
+# HTTP statuses of failed requests that the provider may still have billed.
 _LOST = frozenset({502, 504})
-"""HTTP statuses of failed requests that the provider may still have billed."""
 
 
 class Purse:

@@ -15,8 +15,8 @@ from agentgym.errors import ContextLengthError, EngineError, GrammarError, Promp
 from agentgym.rollout.prompt_overrides import Wording
 from agentgym.security.redaction import quoted
 
+# Maximum nesting depth of objects and lists; deeper JSON could not be read back.
 MOST_NESTED = 200
-"""Maximum nesting depth of objects and lists; deeper JSON could not be read back."""
 
 
 def invalid(message: str, code: str = "invalid_value", status: int = 400) -> ApiError:
@@ -92,12 +92,9 @@ class GatewaySettings:
     wording: Wording = field(default_factory=Wording)
     include_log_probs: bool = True  # in training, from remote servers
     max_in_flight: int = 512  # model calls answered at the same time; others wait
-    max_waiting: int = 4096  # any more calls are refused with status 429
-    max_wait_s: float = 60.0  # then a waiting call is refused with status 429
     max_body_bytes: int = 64 * 2**20
     upstreams: tuple[str, ...] = ()  # URLs of model servers while none is registered
     upstream_key: str = field(default="", repr=False)  # their API key
-    header_timeout_s: float = 15.0  # for a request's head on a new connection
     body_timeout_s: float = 60.0  # for a body, or for a client to read a stream's piece
     grace_s: float = 0.2  # that running calls may take after the gateway is closed
     upstream_attempts: int = 6  # of one call at remote servers

@@ -12,6 +12,7 @@ import orjson
 from agentgym.core.openai import CONTEXT_LENGTH, ApiError, Completion
 from agentgym.core.policy import ServedPolicy
 from agentgym.errors import ContextLengthError, NoServerError
+from agentgym.models.answers import AnswerCache
 from agentgym.models.http import (
     ModelClient,
     ServerAttempts,
@@ -21,7 +22,6 @@ from agentgym.models.http import (
 from agentgym.models.links import limited, read_answer
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
 from agentgym.models.servers import Replicas
-from agentgym.rollout.gateway.chat import chat_request
 from agentgym.rollout.gateway.protocol import (
     GatewaySettings,
     ProxyCall,
@@ -32,6 +32,7 @@ from agentgym.rollout.gateway.upstream import (
     CallOutcome,
     Exchange,
     Upstream,
+    chat_request,
     check_for_policy,
 )
 from agentgym.rollout.store.store import Store
@@ -40,8 +41,8 @@ from agentgym.security.redaction import Redactor, beginning, get_logger, redacte
 logger = get_logger(__name__)
 
 
+# Fields whose later value replaces the earlier one; other texts are joined.
 _SAID_ONCE = ("finish_reason", "id", "role", "routed_experts", "stop_reason", "type")
-"""Fields whose later value replaces the earlier one; other texts are joined."""
 
 
 class StreamAssembler:
@@ -133,10 +134,9 @@ _LOOSE = "utf-8", "surrogateescape"
 _NO_CREDIT = 402
 _NOT_UNDERSTOOD = frozenset({400, 404, 405, 422})
 _REFUSALS_AT_FIRST = 3
+# Request fields that servers of a policy under training also get, in addition to the
+# messages, the tools and the sampling.
 _PASSED_ON = ("stream", "stream_options", "stop", "user", "chat_template_kwargs")
-"""Request fields that servers of a policy under training also get, in addition to the
-messages, the tools and the sampling.
-"""
 
 
 class Forwarded(NamedTuple):
@@ -395,6 +395,60 @@ class ProviderUpstream(ForwardingUpstream):
                     f"{where} refuses requests for {self._endpoint.model!r} (status "
                     f"{status}): {said}"
                 )
+
+
+_CACHE = "cache"  # recorded as the server's address if an answer came from the cache
+
+
+class CachedUpstream(ProviderUpstream):
+    """Answers repeated requests at temperature 0 from a cache; not used in training.
+
+    A cached answer has the same bytes as the provider's first answer, with its token
+    ids and log-probabilities. Errors are not cached.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, settings: GatewaySettings, cache: AnswerCache
+    ) -> None:
+        super().__init__(endpoint, settings)
+        self._cache = cache
+
+    async def answer(self, call: ProxyCall) -> AsyncGenerator[bytes | CallOutcome]:
+        """Yield the cached answer, or the provider's answer, which is then cached."""
+        asked = super().answer(call)
+        key = None
+        if call.mode != "train":
+            key = self._cache.key(call.path, self.prepare(call).body)
+        if key is None:
+            async with aclosing(asked) as items:
+                async for item in items:
+                    yield item
+            return
+        async with self._cache.turn(key):
+            if (kept := self._cache.get(key)) is not None:
+                for item in self._again(call, kept):
+                    yield item
+                return
+            parts: list[bytes] = []
+            async with aclosing(asked) as items:
+                async for item in items:
+                    if isinstance(item, bytes):
+                        parts.append(item)
+                    else:
+                        parts.append(item.payload)
+                        if item.status < 400:
+                            self._cache.keep(key, b"".join(parts))
+                    yield item
+
+    def _again(self, call: ProxyCall, kept: bytes) -> list[bytes | CallOutcome]:
+        """Convert the cached bytes ``kept`` to the items that :meth:`answer` yields."""
+        replicas, version, body = self.prepare(call)
+        sent = Exchange(call, replicas.model, _CACHE, version, orjson.dumps(body))
+        if kept.lstrip().startswith(b"{"):
+            return [sent.answer(load_json(kept), kept, is_whole=True)]
+        stream = StreamAssembler()
+        stream.feed(kept)
+        return [b"", sent.answer(stream.response, kept)]
 
 
 def _of_policy(call: ProxyCall) -> dict[str, Any]:

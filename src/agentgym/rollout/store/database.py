@@ -127,12 +127,10 @@ _ROW_COUNTS = (64, 16, 4, 1)  # rows per statement; each statement is prepared o
 _BUSY_S = 0.25
 
 Params = Sequence[Any]
+# An SQL statement and its parameters. A statement that ends with `VALUES ?` adds one
+# row. Successive equal statements of this kind are merged into one statement that adds
+# several rows.
 Write = tuple[str, Params]
-"""An SQL statement and its parameters.
-
-A statement that ends with ``VALUES ?`` adds one row. Successive equal statements of
-this kind are merged into one statement that adds several rows.
-"""
 
 
 class Database:
@@ -417,7 +415,6 @@ class Database:
                     f"agentgym reads {SCHEMA_VERSION}. Upgrade agentgym, or start a "
                     "new run."
                 )
-            _check_writable(connection)
             ((verdict,),) = connection.execute("PRAGMA quick_check(1)")
             if verdict != "ok":
                 raise sqlite3.DatabaseError(verdict)
@@ -440,12 +437,3 @@ class Database:
         else:
             message = f"failed: {text}."
         return StoreError(f"{self._what()} {message}")
-
-
-def _check_writable(connection: sqlite3.Connection) -> None:
-    """Raise if the file is read-only; accept a locked file (writing waits for it)."""
-    try:
-        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")  # keep its version
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_READONLY:
-            raise

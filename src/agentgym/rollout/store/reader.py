@@ -14,10 +14,6 @@ from agentgym.rollout.store.records import (
     decompressed,
 )
 
-_MAGIC = b"SQLite format 3\0"
-_VERSION = slice(60, 64)
-"""Place of the version in a file's header (https://www.sqlite.org/fileformat.html)."""
-
 
 class StoreReader:
     """Reads a run's ``rollouts.db``; each method opens and closes the file.
@@ -34,17 +30,11 @@ class StoreReader:
     @property
     def exists(self) -> bool:
         """Whether the file exists and has its tables."""
-        if not self.path.is_file():
-            return False
-        try:
-            with self.path.open("rb") as file:
-                header = file.read(_VERSION.stop)
-        except OSError:
-            return True  # a later read raises an error that explains this
-        journal = self.path.with_name(f"{self.path.name}-wal")
-        is_sound = header[:16] == _MAGIC and any(header[16:20])
-        is_new = not header or (is_sound and not any(header[_VERSION]))
-        return not is_new or _size_of(journal) > 0
+        return self.path.is_file() and _size_of(self.path) + _size_of(self._journal) > 0
+
+    @property
+    def _journal(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-wal")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -89,11 +79,9 @@ class StoreReader:
                 f"{self.path} does not exist. It is made when the run's first rollout "
                 "begins; a run without it has no rollouts to show."
             )
-        journal, index = (
-            self.path.with_name(f"{self.path.name}-{end}") for end in ("wal", "shm")
-        )
+        index = self.path.with_name(f"{self.path.name}-shm")
         how = "&immutable=1"
-        if _size_of(journal):  # a copied store may lack the index: SQLite creates it
+        if _size_of(self._journal):  # a copied store may lack the index
             how = "&readonly_shm=1" if index.exists() else ""
         return f"{self.path.resolve().as_uri()}?mode=ro{how}"
 

@@ -30,13 +30,13 @@ class RolloutState(StrEnum):
     FAILED = "failed"
 
 
+# The states that a client may set next, by the current state.
 NEXT_STATES: dict[RolloutState, frozenset[RolloutState]] = {
     RolloutState.QUEUING: frozenset({RolloutState.RUNNING, RolloutState.FAILED}),
     RolloutState.RUNNING: frozenset({RolloutState.SUCCEEDED, RolloutState.FAILED}),
     RolloutState.SUCCEEDED: frozenset(),
     RolloutState.FAILED: frozenset(),
 }
-"""The states that a client may set next, by the current state."""
 
 FINAL_STATES = frozenset({RolloutState.SUCCEEDED, RolloutState.FAILED})
 
@@ -61,10 +61,10 @@ class NewRollout(BaseModel):
 
     input: Any  # the task; see task_input.read_task()
     is_train: bool = True  # whether to sample with the training settings
+    # Settings for a program that starts a process for each rollout, kept unchanged.
     config: dict[str, Any] = Field(default_factory=dict)
-    """Settings for a program that starts a process for each rollout, kept unchanged."""
+    # `scenario`, `group` and `step`, or another program's values.
     metadata: dict[str, Any] = Field(default_factory=dict)
-    """``scenario``, ``group`` and ``step``, or another program's values."""
     rollout_id: str | None = None  # None generates an id
 
 
@@ -102,8 +102,8 @@ class ModelServer(BaseModel):
 
 
 MODEL_REQUEST = "model_request"
+# Type of the event that says why an attempt was abandoned.
 ATTEMPT_FAILED = "attempt_failed"
-"""Type of the event that says why an attempt was abandoned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,11 +45,11 @@ class LiveRollout:
     hidden: bool = False  # whether a client has deleted the rollout
     worker: str = ""  # name of the worker that claimed the current attempt
     tries: int = 0  # failed attempts that count against ``max_attempts``
+    # Number of model calls begun, by attempt and agent.
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Number of model calls begun, by attempt and agent."""
     number: int = 0  # of the rollout's last submission, from Database.submit()
+    # All events so far, with secrets; None if they have to be read from SQLite.
     rows: list[tables.Row] | None = None
-    """All events so far, with secrets; None if they have to be read from SQLite."""
 
     @classmethod
     def new(cls, rollout_id: str, item: NewRollout) -> Self:
@@ -203,8 +203,8 @@ class Store:
         goes_on: bool = False,
         private: bool = False,
     ) -> None:
+        # Notified of each rollout that was queued or deleted, or changed its state.
         self.changes = Changes()
-        """Notified of each rollout that was queued or deleted, or changed its state."""
         self._cleaner = RecordCleaner(goes_on=goes_on, private=private)
         self._max_attempts = max_attempts
         self._lock = threading.RLock()

@@ -19,15 +19,16 @@ from agentgym.rollout.store.records import (
 )
 from agentgym.security.redaction import Redactor
 
+# Fields that are kept with all that they contain.
 _WHOLE = frozenset({"inner", "parts", "server", "tools"})
-"""Fields that are kept with all that they contain."""
+# Fields whose objects and lists are kept, with those of their fields that may be.
 _OPENED = frozenset(
     {
         *("choices", "function", "input", "message", "metadata", "reason", "request"),
         *("response", "score", "status", "tool_calls", "usage"),
     }
 )
-"""Fields whose objects and lists are kept, with those of their fields that may be."""
+# Fields with a name or a number, which are kept.
 _LABELS = frozenset(
     {
         *("agent", "charged", "code", "created", "created_at", "duration_ms"),
@@ -39,7 +40,6 @@ _LABELS = frozenset(
         *("value", "version", "prompt_tokens", "completion_tokens", "total_tokens"),
     }
 )
-"""Fields with a name or a number, which are kept."""
 
 
 def without_texts(record: str) -> str:
@@ -94,8 +94,8 @@ class RecordCleaner:
         return raw if clean is text else clean.encode()
 
 
+# An event's type, rollout, attempt, time and payload, as SQLite has them.
 Row = tuple[str, str, str, float, str | bytes]
-"""An event's type, rollout, attempt, time and payload, as SQLite has them."""
 
 _FASTEST = 1  # level of zlib; the best level takes twice as long and saves an eighth
 _ROLLOUT = """INSERT INTO rollouts (rollout_id, terminal_order, rollout)

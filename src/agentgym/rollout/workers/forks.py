@@ -110,8 +110,8 @@ class ForkServer:
             return self._server.fork(target, argument, errors)
 
 
+# Returns this process's fork server for the arguments of `ForkServer`.
 fork_server = functools.cache(ForkServer)
-"""Returns this process's fork server for the arguments of :class:`ForkServer`."""
 
 
 class _Connection:

@@ -36,8 +36,8 @@ class WorkerSpec(BaseModel):
     groups: dict[str, dict[str, Any]] = {}  # settings of plug-ins, by name
     framework: str
     agent: AgentSource = AgentSource()
+    # The file of a trial's notes; then other machines cannot be reached.
     witness: Path | None = None
-    """The file of a trial's notes; then other machines cannot be reached."""
     audit: Path | None = None  # file of the audit log
     private: bool = False  # whether the audit log has no texts
     concurrency: int = 64  # episodes that run at the same time

@@ -116,11 +116,10 @@ def _is_outside() -> bool:
     return any(name.partition(".")[0] in _CLIENTS for name in names)
 
 
-EXIT_BLOCKED = 70
-"""Exit code of a worker whose event loop an episode blocked."""
+EXIT_BLOCKED = 70  # exit code of a worker whose event loop an episode blocked
 
+# The gateway's HTTP status codes for a rollout or an attempt that is over.
 _GIVEN_UP = (404, 409)
-"""The gateway's HTTP status codes for a rollout or an attempt that is over."""
 
 _WRONG = (
     ToolOutcome.UNKNOWN_TOOL,
@@ -128,9 +127,10 @@ _WRONG = (
     ToolOutcome.INVALID_ARGUMENTS,
 )
 
+# Errors that code raises when it reads an unexpected JSON object.
 _REFUSALS = (ValueError, LookupError, TypeError, AttributeError, AssertionError)
-"""Errors that code raises when it reads an unexpected JSON object."""
 _OUTSIDE = (AgentGymError, OSError, MemoryError, ToolExitError)
+# The OSErrors that a path written by the model can cause.
 _OF_FILES = (
     FileNotFoundError,
     FileExistsError,
@@ -138,10 +138,9 @@ _OF_FILES = (
     NotADirectoryError,
     PermissionError,
 )
-"""The OSErrors that a path written by the model can cause."""
 _CONNECTING = ("openai", "httpx", "httpcore", "aiohttp", "requests", "urllib3")
+# Id of the rollout that an asyncio task works for; tasks of an agent inherit it.
 _ROLLOUT: ContextVar[str | None] = ContextVar("agentgym_rollout", default=None)
-"""Id of the rollout that an asyncio task works for; tasks of an agent inherit it."""
 
 _CLAIM_WAIT_S = 20.0
 _CONNECT_S = 30.0

@@ -11,10 +11,10 @@ from contextlib import suppress
 
 from . import libc
 
+# Maximum number of files and folders that an execution may make on the host's disk.
 MOST_LEFT = 20_000
-"""Maximum number of files and folders that an execution may make on the host's disk."""
+# Maximum number of folders to keep open at once while a folder tree is walked.
 _MOST_LEVELS = 200
-"""Maximum number of folders to keep open at once while a folder tree is walked."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

@@ -71,12 +71,12 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         os.close(parent)
 
 
+# Maximum number of timers and queued signals. If executions have the caller's user id,
+# the kernel counts the caller's timers and signals too.
 _MOST_SIGNALS = 1024
-"""Maximum number of timers and queued signals. If executions have the caller's user id,
-the kernel counts the caller's timers and signals too."""
+# Placeholder in a seccomp filter for the id of the filtered process, which
+# `confine` inserts. The number is too large for a process id.
 OWN_PID = 0x7FFFFFFE
-"""Placeholder in a seccomp filter for the id of the filtered process, which
-:func:`confine` inserts. The number is too large for a process id."""
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_MODE_FILTER, _FLAG_TSYNC = 1, 1
 

@@ -4,8 +4,7 @@ The sandbox and the host both use this file. Only the texts leave the sandbox. S
 host never creates an object of the tested program, and never calls its ``__eq__``.
 """
 
-MOST_CHARACTERS = 200
-"""Maximum length of a text. Texts are ASCII only."""
+MOST_CHARACTERS = 200  # maximum length of a text. Texts are ASCII only.
 _SHOWN = 60
 _DEEPEST = 50
 _MOST_BITS = 4096

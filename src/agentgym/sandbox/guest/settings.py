@@ -7,9 +7,9 @@ from typing import Self
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives")
 DEVICES = ("/dev/null", "/dev/full", "/dev/random", "/dev/urandom")
+# A device that executions may read but not write: a process that can write to it can
+# map it as shared memory, which is not counted.
 ZERO = "/dev/zero"
-"""A device that executions may read but not write: a process that can write to it can
-map it as shared memory, which is not counted."""
 
 
 @dataclass(frozen=True, kw_only=True)

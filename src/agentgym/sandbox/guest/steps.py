@@ -11,8 +11,7 @@ Report = Callable[[dict[str, Any]], None]
 Replace = Callable[[list[str]], int]
 
 _VALUES_FD = 4
-_LONGEST = 2000
-"""Maximum length of a failed test's message, in characters."""
+_LONGEST = 2000  # maximum length of a failed test's message, in characters
 
 
 def run(
@@ -109,8 +108,7 @@ class _Reader(ABC):
         self._report = report
         self._ended: dict[str, str] = {}
         self._failed = False
-        self._other = ""
-        """The first lines of output that do not belong to a test."""
+        self._other = ""  # the first lines of output that do not belong to a test
 
     @abstractmethod
     def read(self, line: str) -> None:
@@ -148,8 +146,7 @@ class _Go(_Reader):
         super().__init__(tests, report)
         self._ids = {test.partition("::")[2]: test for test in tests}
         self._outputs: dict[str, str] = {}
-        self._returned: set[str] = set()
-        """Tests whose function has returned."""
+        self._returned: set[str] = set()  # tests whose function has returned
 
     def read(self, line: str) -> None:
         try:
