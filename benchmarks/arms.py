@@ -33,7 +33,7 @@ from agentgym.evaluate.intervals import Estimate, points
 from agentgym.evaluate.metrics import Metrics
 from agentgym.train import time_limit
 from agentgym.train.batch import BatchBuilder
-from agentgym.train.time_limit import TimeBudget
+from agentgym.train.time_limit import RunClock
 
 ARMS = {
     "warm": "warm start alone",
@@ -133,14 +133,15 @@ def _run(options: argparse.Namespace, arm: str, seed: int) -> None:
 def _changes(arm: str, seed: int) -> Iterator[tuple[Any, str, Any]]:
     """Yield the attributes to replace: owner, name, value."""
 
-    def fit(self: TimeBudget, left: float, each: float) -> dict[str, Any]:
+    def sizes(self: RunClock, left: float, each: float) -> dict[str, Any]:
         """Keep the number of held-out tasks, so that all arms have the same."""
-        return self._sizes(left, each, self._batch(left, each))
+        kept = {"eval_samples": self._run.config.eval_samples}
+        return self.sizes_of_rest(left, each) | kept
 
-    yield TimeBudget, "fit", fit
+    yield RunClock, "sizes", sizes
     if arm == "warm":  # all of the time, and no step
         yield time_limit, "_WARM_START_OF_REST", 1.0
-        yield TimeBudget, "has_room", lambda *_: False
+        yield RunClock, "has_room", False
     if arm == "random":
         yield BatchBuilder, "build", partialmethod(_shuffled, Random(seed))
 

@@ -21,8 +21,7 @@ from machine import machine
 
 from agentgym import TrainingConfig
 from agentgym.evaluate.evaluation import measure_baselines
-from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.roles import role_metrics
+from agentgym.evaluate.metrics import Metrics, role_metrics
 from agentgym.scenarios.registry import get_scenario
 
 # Student's t, two-sided 95 %, for 2, 3, … values; then nearly normal.

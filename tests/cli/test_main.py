@@ -4,7 +4,6 @@ import errno
 import io
 import json
 import os
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -95,34 +94,6 @@ def test_reader_that_leaves_is_no_error(words: list[str]) -> None:
     )
     os.close(write)
     assert (ended.returncode, ended.stderr) == (1, b"")
-
-
-@pytest.mark.parametrize(
-    ("words", "closed"),
-    [
-        *(("runs list", each) for each in ("<&- >&-", ">&-", ">&- 2>&-")),
-        ("--version", ">&-"),
-        ("scenarios show coding", ">&-"),
-    ],
-)
-def test_closed_streams_are_no_error(words: str, closed: str, tmp_path: Path) -> None:
-    """In a process of its own, as the shell starts it."""
-    command = f"exec {shlex.quote(sys.executable)} -m agentgym {words} {closed}"
-    ended = subprocess.run(["sh", "-c", command], capture_output=True, cwd=tmp_path)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
-
-
-def test_a_folder_of_any_name_in_a_locale_of_ascii_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "Übung"
-    folder.mkdir()
-    (folder / "tasks.jsonl").write_text('{"instruction": "Say hello."}\n')
-    ended = subprocess.run(
-        [sys.executable, "-m", "agentgym", "scenarios", "show", "tasks.jsonl"],
-        env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        capture_output=True,
-        cwd=folder,
-    )
-    assert "Übung/tasks.jsonl is a tasks file" in ended.stderr.decode()
 
 
 def failing(error: BaseException) -> Callable[..., None]:

@@ -14,7 +14,7 @@ from agentgym.core.settings import about
 
 
 def options_of(command: str) -> dict[str, Any]:
-    group: Any = typer.main.get_command(build([command]))
+    group: Any = typer.main.get_command(build())
     made = group.commands[command]
     return {name: each for each in made.params for name in each.opts}
 

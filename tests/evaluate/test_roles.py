@@ -14,8 +14,7 @@ from agentgym.core.trajectory import (
     Trajectory,
 )
 from agentgym.errors import UsageError
-from agentgym.evaluate.metrics import Metrics
-from agentgym.evaluate.roles import check_roles, role_metrics
+from agentgym.evaluate.metrics import Metrics, check_roles, role_metrics
 
 
 def add(a: int) -> str:

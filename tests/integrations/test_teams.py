@@ -13,7 +13,7 @@ from agentgym.core.task import Split
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UsageError
-from agentgym.evaluate.roles import role_metrics
+from agentgym.evaluate.metrics import role_metrics
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train import loop

@@ -24,7 +24,7 @@ from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.warm_start import fine_tuning
-from agentgym.train.warm_start.record import WarmStart
+from agentgym.train.warm_start.plans import WarmStart
 from tests.observers import Seen
 from tests.scripted_engine import ScriptedEngine, ScriptedImitation
 from tests.toys import ToyEngines
@@ -341,7 +341,7 @@ def test_few_tasks_are_gone_through_until_there_were_enough_updates(
 def test_it_ends_with_its_time_but_not_before_the_first_update(
     tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = "agentgym.train.time_limit.TimeBudget.warm_start_clock"
+    clock = "agentgym.train.time_limit.RunClock.warm_start_spent"
     monkeypatch.setattr(clock, lambda *_: lambda: 1.0)
     result = trainer(tmp_path).train()
 

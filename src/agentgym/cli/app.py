@@ -6,17 +6,15 @@ import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from copy import copy
-from functools import partial
 from inspect import cleandoc
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.models import CommandInfo
 
 from agentgym.cli.commands import COMMANDS, GROUP, overview
 from agentgym.cli.interrupts import INTERRUPTED, Interrupts
@@ -43,7 +41,7 @@ from agentgym.security.redaction import redacted, redacted_output
 from agentgym.version import __version__
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    pass
 
 _OTHER = "Options"
 _USUAL = "Usual options"
@@ -57,8 +55,14 @@ _USUAL_NAMES = (
 """In the order in which help shows them."""
 _EXAMPLE = "Example: "
 _WIDEST = 120  # most columns of help texts
-_OF_TASKS = {"scenarios", "tasks"}
-_COMPLETION = "_AGENTGYM_COMPLETE"  # set by the shell, to complete a command line
+_TYPER: dict[str, Any] = {
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "context_settings": {
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": _WIDEST,
+    },
+}
 
 
 class PanelCommand(TyperCommand):
@@ -115,127 +119,71 @@ def _usual_place(param: Any) -> int:
     return _USUAL_NAMES.index(param.name) if is_usual else len(_USUAL_NAMES)
 
 
-class CommandGroup(TyperGroup):
-    """Commands; a name that another group has is answered with that group.
+class Commands(TyperGroup):
+    """All commands; each is imported when it is named, their help is not imported.
 
-    A tasks file is a scenario too: each of these two groups runs the other's commands.
+    Typer prepares the options of every command that it knows, so it gets only the one
+    that the command line names.
     """
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that the first of ``args`` names."""
-        if self.get_command(ctx, args[0]) is None:
-            whole: Any = typer.main.get_command(build())
-            found = [
-                name
-                for name, group in whole.commands.items()
-                if isinstance(group, TyperGroup) and args[0] in group.commands
-            ]
-            if self.name in _OF_TASKS and (other := _OF_TASKS.intersection(found)):
-                return whole.commands[other.pop()].resolve_command(ctx, args)
-            if found:
-                named = " or ".join(f"`agentgym {name} {args[0]}`" for name in found)
-                raise UsageError(
-                    f"`{ctx.command_path}` has no command {args[0]!r}. Did you mean "
-                    f"{named}?"
-                )
-        return super().resolve_command(ctx, args)
-
-
-class Overview(CommandGroup):
-    """All commands; their help is read from their source."""
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        # For suggestions; the commands themselves are found by :meth:`get_command`.
+        names: dict[str, Any] = {name: None for name in COMMANDS if " " not in name}
+        self.commands = names
 
     def get_help(self, ctx: Any) -> str:
         """Return the text of ``agentgym --help``."""
         return overview().rstrip()
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, also those of other packages."""
+        return [*dict.fromkeys([*self.commands, *(p.name for p in points(GROUP))])]
 
-def build(words: Sequence[str] | None = None) -> typer.Typer:
-    """Return the application with all commands.
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a command; None if there is none with this name.
 
-    Typer prepares the options of all commands before it reads the command line. So with
-    the ``words`` of a command line, only the command that they begin with is imported;
-    the others are names.
-    """
-    app = typer.Typer(
-        name="agentgym",
-        cls=Overview,
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={
-            "help_option_names": ["-h", "--help"],
-            "max_content_width": _WIDEST,
-        },
-    )
+        One of another package that cannot be loaded says so when it is called.
+        """
+        if cmd_name in self.commands:
+            return _made(cmd_name, resolve_name(COMMANDS[cmd_name]))
+        for point in points(GROUP):
+            if point.name == cmd_name:
+                try:
+                    return _made(cmd_name, point.load())
+                except Exception as error:  # noqa: BLE001 - another package's code
+                    return _made(cmd_name, _broken(point.name, point.value, error))
+        return None
+
+
+def build() -> typer.Typer:
+    """Return the application with all commands."""
+    app = typer.Typer(name="agentgym", cls=Commands, no_args_is_help=True, **_TYPER)
     app.callback()(_options)
-    named = next((word for word in words or () if not word.startswith("-")), "")
-    groups: dict[str, typer.Typer] = {}
-    for name, load in _commands(is_ours=named in COMMANDS):
-        group, _, member = name.rpartition(" ")
-        if words is not None and named != (group or name):
-            if not group:
-                app.command(name)(_unused)
-            continue
-        found = load()
-        if isinstance(found, typer.Typer):
-            groups[name] = copy(found)  # to which commands are added
-            groups[name].registered_commands = [
-                *map(_said_whole, found.registered_commands)
-            ]
-            app.add_typer(groups[name], name=name, cls=CommandGroup)
-        elif group:
-            groups[group].command(member, short_help=_summary(found))(found)
-        else:
-            text, _, example = cleandoc(found.__doc__ or "").partition(_EXAMPLE)
-            example = f"{_EXAMPLE}{' '.join(example.split())}\n\n" * bool(example)
-            app.command(name, cls=PanelCommand, help=text, epilog=example + EPILOG)(
-                with_settings(found)
-            )
     return app
 
 
-def _said_whole(command: CommandInfo) -> CommandInfo:
-    """Return a command of a group whose line in the group's help is not cut."""
-    command = copy(command)
-    command.short_help = _summary(command.callback)
-    return command
+def _made(name: str, found: Any) -> Any:
+    """Return the command or group of commands that a function or an app defines."""
+    if isinstance(found, typer.Typer):
+        app = copy(found)  # to which commands are added
+        app.registered_commands = [*map(copy, found.registered_commands)]
+        for member, target in COMMANDS.items():
+            if member.startswith(f"{name} "):
+                app.command(member.partition(" ")[2])(resolve_name(target))
+        for command in app.registered_commands:  # whose help typer would cut
+            command.short_help = cleandoc(command.callback.__doc__ or "").split("\n")[0]
+        app.rich_markup_mode = None
+        return typer.main.get_group(app)
+    text, _, example = cleandoc(found.__doc__ or "").partition(_EXAMPLE)
+    example = f"{_EXAMPLE}{' '.join(example.split())}\n\n" * bool(example)
+    if hasattr(found, "takes"):
+        from agentgym.cli.setting_options import with_options
 
-
-def _summary(function: Any) -> str:
-    return cleandoc(function.__doc__ or "").partition("\n")[0]
-
-
-def _commands(*, is_ours: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield each command's name, and a function that imports it.
-
-    If the command line names one of ours (``is_ours``), those of other packages are
-    left out. One that cannot be loaded says so when it is called.
-    """
-    for name, target in COMMANDS.items():
-        yield name, partial(resolve_name, target)
-    for point in () if is_ours else points(GROUP):
-        if point.name not in COMMANDS:
-            yield point.name, partial(_loaded, point)
-
-
-def _loaded(point: "EntryPoint") -> Any:
-    try:
-        return point.load()
-    except Exception as error:  # noqa: BLE001 - another package's code
-        return _broken(point.name, point.value, error)
-
-
-def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command with the options of its settings; see ``takes``."""
-    if not hasattr(command, "takes"):
-        return command
-    from agentgym.cli.setting_options import with_options
-
-    return with_options(command)
-
-
-def _unused() -> None:
-    """Stands for a command that the command line does not name."""
+        found = with_options(found)
+    app = typer.Typer(add_completion=False, **_TYPER)
+    app.command(name, cls=PanelCommand, help=text, epilog=example + EPILOG)(found)
+    return typer.main.get_command(app)
 
 
 def _broken(name: str, target: str, error: Exception) -> Callable[[], None]:
@@ -282,8 +230,7 @@ def _run(words: list[str], began: float, *, debug: bool) -> int:
     as_json = "--json" in words and not {"--help", "-h"} & set(words)
     try:
         with only_results() if as_json else nullcontext():
-            app = build(None if _COMPLETION in os.environ else words)
-            app(args=words, prog_name="agentgym", standalone_mode=True, obj=began)
+            build()(args=words, prog_name="agentgym", standalone_mode=True, obj=began)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(bool(end.code))
         if code == INTERRUPTED:  # a KeyboardInterrupt, converted by typer

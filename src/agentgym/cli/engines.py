@@ -16,7 +16,6 @@ app = typer.Typer(
     name="engine",
     help="Environments of engines: install, check.",
     no_args_is_help=True,
-    rich_markup_mode=None,
 )
 Named = Annotated[
     str, typer.Argument(metavar="ENGINE", help="vllm, verl or lightning.")

@@ -103,7 +103,6 @@ def evaluate(
     Example: agentgym eval --agent coding
     """
     from agentgym.core.config import TrainingConfig
-    from agentgym.core.task import EVERY_SPLIT, Split
     from agentgym.evaluate.criteria import Gate
     from agentgym.evaluate.result import Evaluation, write_text
     from agentgym.integrations.agent_import import is_reference
@@ -111,9 +110,6 @@ def evaluate(
     from agentgym.ui.reports import html_page
     from agentgym.ui.terminal_progress import TerminalProgress
 
-    if split is not None and split not in (*Split, EVERY_SPLIT):
-        known = ", ".join((*Split, EVERY_SPLIT))
-        raise UsageError(f"No split is named {split!r}; known: {known}.")
     trained = named_agent(trained, program, may_be_saved=True, model=model)
     own = trained if trained is not None and is_reference(trained) else None
     trained = None if own else trained

@@ -23,12 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The code is 0, 1 for a failure, 2 for wrong usage, or 130 if interrupted.
     """
     began = time.monotonic()
-    if arguments is None and sys.getfilesystemencoding() == "ascii":
-        # Paths with other letters could not be stored, so this begins again in UTF-8.
-        os.environ["PYTHONUTF8"] = "1"
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     words = list(sys.argv[1:] if arguments is None else arguments)
-    _open_closed_streams()
     _write_any_text()
     try:
         load_env_file()
@@ -46,17 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from agentgym.cli.app import run
 
     return run(words, began, owns_process=arguments is None)
-
-
-def _open_closed_streams() -> None:
-    """Connect standard streams that the shell has closed (``>&-``) to ``/dev/null``.
-
-    Otherwise the next opened file would get the descriptor of a closed stream.
-    """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            nowhere = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115
-            setattr(sys, name, nowhere)
 
 
 def _write_any_text() -> None:

@@ -5,8 +5,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
-from pydantic import ValidationError
-
 from agentgym.core.needs import NeededCall, align, is_own
 from agentgym.core.records import FrozenRecord
 from agentgym.core.tools import MALFORMED_CALL, ToolOutcome, ToolSpec, same_arguments
@@ -111,7 +109,7 @@ def _class_of(
     if call.arguments is None:
         return CallClass.MALFORMED
     if call.outcome is ToolOutcome.INVALID_ARGUMENTS:
-        return _argument_fault(spec, call.arguments)
+        return _schema_fault(spec.parameters, call.arguments)
     if call.fault and call.outcome is not ToolOutcome.OK:
         return CallClass.FAULT
     if need is not None:
@@ -149,34 +147,14 @@ def _class_of_own(call: ToolCall, function: Mapping[str, Any]) -> CallClass:
 
 
 def _schema_fault(schema: Any, arguments: dict[str, Any]) -> CallClass:
+    """Return the class of a call whose arguments were refused.
+
+    If they fit the tool's schema, they were refused for another reason; then they count
+    as a wrong value.
+    """
     kinds = {fault.kind for fault in schema_faults(schema, arguments)}
     named = (kind for name, kind in _FAULTS.items() if name in kinds)
     return next(named, CallClass.WRONG_VALUE)
-
-
-def _argument_fault(spec: ToolSpec, arguments: dict[str, Any]) -> CallClass:
-    """Return the class of a call whose arguments were refused.
-
-    If the arguments fit the tool's schema, the agent framework refused them for another
-    reason; then they count as a wrong value.
-    """
-    try:
-        spec.validate(arguments)
-    except ValidationError as error:
-        faults = {problem["type"] for problem in error.errors()}
-    else:
-        return CallClass.WRONG_VALUE
-    if "value_error" in faults:  # maybe a tool known only by its JSON schema
-        return _schema_fault(spec.parameters, arguments)
-    if "missing" in faults:
-        return CallClass.MISSING
-    if "extra_forbidden" in faults:
-        return CallClass.EXTRA
-    # pydantic names type errors int_type, int_parsing, int_from_float and so on, value
-    # errors literal_error, greater_than and so on.
-    if any(f.endswith(("_type", "_parsing")) or "_from_" in f for f in faults):
-        return CallClass.WRONG_TYPE
-    return CallClass.WRONG_VALUE
 
 
 def _tells_the_same(call: ToolCall, other: ToolCall, spec: ToolSpec) -> bool:

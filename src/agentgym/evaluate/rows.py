@@ -7,10 +7,17 @@ from typing import Literal
 from agentgym.core.ledger import Ledger, RoleLedger
 from agentgym.evaluate.compare import Comparison, are_paired, compare
 from agentgym.evaluate.intervals import UNMEASURED, Estimate, points
-from agentgym.evaluate.metrics import METRICS, SHARES, MetricName, Metrics
+from agentgym.evaluate.metrics import (
+    METRICS,
+    SHARES,
+    MetricName,
+    Metrics,
+    RoleMetric,
+    RoleMetrics,
+    role_metrics,
+)
 from agentgym.evaluate.numbers import number, percent, plural
 from agentgym.evaluate.ranker import judging_words
-from agentgym.evaluate.roles import RoleMetric, RoleMetrics, role_metrics
 from agentgym.evaluate.shown import TO, Compared, MetricRow, Span
 from agentgym.evaluate.words import number_span, share_span
 

@@ -4,12 +4,13 @@ A step samples groups of attempts at tasks, has a judge rank them, turns their r
 into advantages (``train/batch.py``, ``engines/credit.py``), updates the policy with its
 loss (``engines/local/loss.py``), validates it and saves. Other files have the rest of a
 run: ``run_context`` (start, disk, Ctrl-C), ``time_limit``, ``before_training`` (warm
-start, questions), ``validation`` and ``finish``.
+start, questions) and ``validation``.
 """
 
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from agentgym.core.components import tokens_name
@@ -19,28 +20,30 @@ from agentgym.engines.base import UpdateMetrics
 from agentgym.engines.registry import create_engine
 from agentgym.errors import TrainingFailedError, TrainingInterrupted
 from agentgym.evaluate import events
+from agentgym.evaluate.advice import next_steps
 from agentgym.evaluate.events import Observer, Plan, StepReport
-from agentgym.evaluate.metrics import Metrics, TaskResult
+from agentgym.evaluate.metrics import Metrics, TaskResult, check_roles
+from agentgym.evaluate.numbers import percent
 from agentgym.evaluate.ranker import Ranker, open_judge
-from agentgym.evaluate.roles import check_roles
+from agentgym.models.folder import is_small
 from agentgym.rollout.runner import RolloutRequest
-from agentgym.train.batch import BatchBuilder, Credited
+from agentgym.train.batch import BatchBuilder, Credited, credit_lines, report_step
 from agentgym.train.before_training import (
     ask_whether_to_train,
     offer_warm_start,
     warm_start,
 )
-from agentgym.train.finish import best_weights_kept, finish_run
+from agentgym.train.export import export_agent
 from agentgym.train.resource_use import Began
-from agentgym.train.result import SPENT, TrainingResult, require_trained
+from agentgym.train.result import SPENT, Artifacts, TrainingResult, require_trained
 from agentgym.train.run_context import RunContext
 from agentgym.train.run_folder import RunFolder
-from agentgym.train.step_report import credit_lines, report_step
 from agentgym.train.stopping import End
 from agentgym.train.tasks import TaskStream
 from agentgym.train.time_limit import RunClock
 from agentgym.train.tracking import open_tracker
 from agentgym.train.validation import Evaluator
+from agentgym.train.warm_start.plans import can_imitate
 
 TIME_SPENT = "time spent"
 ENDS: dict[End, str] = {
@@ -66,20 +69,27 @@ class TrainingLoop:
         self._run = RunContext(plan, folder, progress, began)
         self._clock = RunClock(self._run)
         self._evaluator = Evaluator(self._run, self._clock.rollout_ended)
-        self._is_late = False
 
     def run(self) -> TrainingResult:
         """Start or resume the run, and return its result."""
         run = self._run
         with (
             run.engine_started(create_engine),
-            best_weights_kept(run),
+            self._best_weights_kept(),
             run.workers_started(),
         ):
-            return self._run_whole()
+            offer = self._measure_untrained()
+            if not run.state.step:
+                ask_whether_to_train(run, offer)
+            stopped = self._train()
+            run.progress(events.Ended(stopped, run.state.ledger))
+            return self._finish(stopped)
 
-    def _run_whole(self) -> TrainingResult:
-        """Measure, train, measure again, and export the trained agent."""
+    def _measure_untrained(self) -> str:
+        """Measure, warm-start and measure again; return a refused offer of the latter.
+
+        A resumed run skips the parts that it has done.
+        """
         run, evaluator, clock = self._run, self._evaluator, self._clock
         state = run.state
         if not state.baseline:
@@ -91,23 +101,17 @@ class TrainingLoop:
             run.save()
         run.progress(events.BaselineMeasured(next(iter(state.baseline.values()))))
         offer = offer_warm_start(run)
-        clock.fit_measurements()
+        clock.fit_rest()
         if run.config.warm_start:
             warm_start(run, evaluator, clock)
-        clock.fit_rest()
+            clock.fit_rest()
         if not state.stopping.samples:
             state.stopping.add_validation(0, state.start, evaluator.goal)
         if evaluator.is_due(self._steps_left) and clock.has_room:
             evaluator.validate(self._steps_left)
             run.save()
         clock.report_time_left()
-        if not state.step:
-            ask_whether_to_train(run, offer)
-        stopped = self._train()
-        run.progress(events.Ended(stopped, state.ledger))
-        require_trained(state.ledger, run.folder.path, warmed=bool(state.warmed))
-        weights = evaluator.load_best_weights(self._steps_left)
-        return finish_run(run, stopped, weights, evaluator.at_end(weights))
+        return offer
 
     def _train(self) -> str:
         """Do training steps until the run should stop; return why it stops."""
@@ -142,18 +146,17 @@ class TrainingLoop:
                 run.save(report, measured)
         if state.end is not None:
             return ENDS[state.end]
-        return TIME_SPENT if self._is_late else SPENT
+        return TIME_SPENT if self._steps_left else SPENT
 
     def _steps(self) -> Iterator[int]:
-        """Yield the numbers of the remaining steps."""
+        """Yield the numbers of the remaining steps, as long as there is time."""
         state = self._run.state
         if state.training_began is None:
             state.training_began = state.wall_seconds
         while self._steps_left and state.end is None:
             if not self._clock.has_room:
                 self._clock.check_trained()
-                self._is_late = True
-                break
+                return
             yield state.step + 1
             self._run.check_interrupt()
 
@@ -245,15 +248,6 @@ class TrainingLoop:
         budget = self._run.config.episodes
         return report_step(credited, update, times, done, budget, left)
 
-    def _end_if_collapsed(self, report: StepReport) -> None:
-        """End the run if the policy has stopped calling the right tools."""
-        state, share = self._run.state, report.right_tool
-        if share is None or not self._run.config.early_stop:
-            return
-        state.stopping.right_tool.append(share)
-        if state.stopping.has_collapsed(state.start.right_tool.value):
-            state.end = "collapsed"
-
     def _validate(self, report: StepReport, tasks: TaskStream) -> Metrics | None:
         """Run a validation and return its metrics; return None if none is due."""
         if not self._evaluator.is_due(self._steps_left):
@@ -266,3 +260,84 @@ class TrainingLoop:
             self._run.save(report)
             self._run.check_interrupt()
             raise
+
+    def _end_if_collapsed(self, report: StepReport) -> None:
+        """End the run if the policy has stopped calling the right tools."""
+        state, share = self._run.state, report.right_tool
+        if share is None or not self._run.config.early_stop:
+            return
+        state.stopping.right_tool.append(share)
+        if state.stopping.has_collapsed(state.start.right_tool.value):
+            state.end = "collapsed"
+
+    def _finish(self, stopped: str) -> TrainingResult:
+        """Measure the best weights, export them, and write and return the result."""
+        run, evaluator = self._run, self._evaluator
+        state, before, warmed = run.state, run.state.baseline, run.state.warmed
+        require_trained(state.ledger, run.folder.path, warmed=bool(warmed))
+        weights = evaluator.load_best_weights(self._steps_left)
+        after = evaluator.at_end(weights)
+        main, *others = before
+        saved = export_agent(run, weights, after[main])
+        run.use.update()
+        result = TrainingResult(
+            scenario=run.scenario.name,
+            config=run.config.model_dump(mode="json"),
+            baseline=before[main],
+            metrics=after[main],
+            breakdown={name: (before[name], after[name]) for name in others},
+            warm_start=warmed.get(main),
+            warm_breakdown={name: warmed[name] for name in others if warmed},
+            imitated=state.warm_start,
+            criteria=run.config.goal or run.scenario.success_criteria(),
+            validations=state.watch.history,
+            next_steps=next_steps(
+                before[main],
+                after[main],
+                remarks=[remark.text for remark in state.watch.remarks],
+                may_imitate=(
+                    not run.config.warm_start and can_imitate(run.config, run.scenario)
+                ),
+                is_small=is_small(run.config.model),
+            ),
+            stopped=stopped,
+            steps=state.step,
+            weights_step=weights,
+            episodes=state.episodes,
+            device=run.plan.device,
+            wall_seconds=state.wall_seconds,
+            cpu_seconds=state.cpu_seconds,
+            peak_memory_mb=run.use.peak_memory_mb,
+            ledger=state.ledger,
+            forgetting=state.forgetting and state.forgetting.without_answers(),
+            saved=saved,
+            artifacts=Artifacts(run=run.folder.path, agent=run.folder.path / "agent"),
+        )
+        result.write()
+        return result
+
+    @contextmanager
+    def _best_weights_kept(self) -> Iterator[None]:
+        """Save the best validated weights as a version if the run is interrupted."""
+        run = self._run
+        try:
+            yield
+        except (TrainingInterrupted, KeyboardInterrupt):
+            if not run.interrupt.requested:
+                raise
+            run.interrupt.wait(0)  # this signal has been handled
+            error = run.folder.interrupted()
+            best, found = (
+                run.folder.best_checkpoint(run.state),
+                run.state.best_validation,
+            )
+            if best is None or found is None:
+                raise error from None
+            run.engine.load_checkpoint(best)
+            step = run.state.watch.best_step
+            saved = export_agent(run, step, found, is_measured=False)
+            raise error.keeping(
+                f"The best weights so far, of step {step} (validation "
+                f"{percent(found.pass_1.value)}), are {saved.name}. {saved.name} is "
+                "not the default: it was not measured on held-out tasks."
+            ) from None

@@ -9,7 +9,7 @@ from agentgym.train.diagnostics import Watch
 from agentgym.train.forgetting import Forgetting
 from agentgym.train.stopping import End, Stopping
 from agentgym.train.tasks import StreamState
-from agentgym.train.warm_start.record import WarmStart
+from agentgym.train.warm_start.plans import WarmStart
 
 
 class RunState(Record):

@@ -223,17 +223,12 @@ class Trainer:
         """
         from agentgym.train.loop import TrainingLoop
 
-        with _ended_helpfully(run, is_new=is_new), _logged(plan.config, run):
+        config, name = plan.config, plan.config.scenario_name
+        about = name, config.episodes, config.framework, run.path
+        with _ended_helpfully(run, is_new=is_new):
+            logger.info("Training %s starts: at most %d rollouts, %s, run %s", *about)
             result = TrainingLoop(plan, run, self._progress, began).run()
-            logger.info(
-                "Training %s: %s after %d steps and %d rollouts; pass^1 %.3f -> %.3f",
-                result.scenario,
-                result.stopped,
-                result.steps,
-                result.episodes,
-                result.baseline.pass_1.value,
-                result.metrics.pass_1.value,
-            )
+            logger.info("Training %s ends: %s, run %s", name, result.stopped, run.path)
             return self._with_reports(result)
 
     def _run_elsewhere(
@@ -465,21 +460,6 @@ def _ended_helpfully(run: RunFolder, *, is_new: bool) -> Iterator[None]:
         if run.can_go_on() and not is_vain and not says_how:
             error.add_note(resume_hint(str(run.path)))
         raise
-
-
-@contextmanager
-def _logged(config: TrainingConfig, run: RunFolder) -> Iterator[None]:
-    """Log that a run starts, and how it ends."""
-    about = config.scenario_name, config.episodes, config.framework, run.path
-    logger.info("Training %s starts: at most %d rollouts, %s, run %s", *about)
-    try:
-        yield
-    except BaseException as error:
-        logger.info(
-            "Training %s ends early: %s: %s", about[0], type(error).__name__, error
-        )
-        raise
-    logger.info("Training %s ends: run %s", about[0], run.path)
 
 
 def _observer(progress: events.Observer | bool) -> events.Observer:

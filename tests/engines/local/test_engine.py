@@ -19,7 +19,7 @@ from agentgym.engines.base import UpdateMetrics
 from agentgym.engines.local.engine import LocalEngine
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import CheckpointError
-from agentgym.train.step_report import credit_lines
+from agentgym.train.batch import credit_lines
 from tests.engines.local.rollouts import TOOLS, call, credit, rollout
 
 ALL = {"tool_selection": True, "parameter_selection": True, "output_generation": True}

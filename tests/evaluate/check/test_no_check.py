@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from agentgym.evaluate.check import run_tripwire
 from agentgym.evaluate.check.examination import Examination
-from agentgym.evaluate.check.run import run_tripwire
 from agentgym.scenarios.registry import get_scenario
 
 TOOL = {"name": "book", "description": "Books.", "parameters": {"type": "object"}}

@@ -8,8 +8,13 @@ import pytest
 
 from agentgym.core.task import TaskSource
 from agentgym.errors import UsageError
-from agentgym.evaluate.check import Examination, Finding, check_scenario
-from agentgym.evaluate.check.run import TRIPWIRES, run_tripwire
+from agentgym.evaluate.check import (
+    TRIPWIRES,
+    Examination,
+    Finding,
+    check_scenario,
+    run_tripwire,
+)
 from agentgym.scenarios.new_pack import write_pack
 from agentgym.scenarios.registry import BUILT_IN, get_scenario
 from tests.cli.conftest import Command, agentgym

@@ -12,8 +12,7 @@ from agentgym.core.task import Split
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Reward, ToolCall, Trajectory
 from agentgym.errors import UsageError
-from agentgym.evaluate.check import Examination
-from agentgym.evaluate.check.run import run_tripwire
+from agentgym.evaluate.check import Examination, run_tripwire
 from agentgym.scenarios.base import Scenario
 
 TOOLS = '''

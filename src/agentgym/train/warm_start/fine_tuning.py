@@ -31,9 +31,9 @@ from agentgym.train.warm_start.plans import (
     FORM,
     PlanPolicy,
     Routes,
+    WarmStart,
     tasks_to_imitate,
 )
-from agentgym.train.warm_start.record import WarmStart
 
 if TYPE_CHECKING:
     from agentgym.rollout.inspection import AgentReport
