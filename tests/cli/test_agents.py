@@ -11,7 +11,6 @@ from agentgym.engines.scripted import Reply
 from agentgym.evaluate import evaluation
 from agentgym.train import loop
 from agentgym.train.export import keep
-from agentgym.train.result import TrainingResult
 from tests.cli.conftest import Command
 from tests.scripted_engine import ScriptedEngine
 from tests.train.agents import make_agent, saved_agent
@@ -122,23 +121,6 @@ def test_a_worse_run_never_replaces_a_better_one(
     assert TrainedAgent.load("skill").name == "skill@2"
 
 
-@pytest.mark.slow
-def test_what_was_decided_is_kept_with_the_run(agentgym: Command, train: Train) -> None:
-    train(16, name="good")
-    smaller = train(8, tasks=8, name="smaller")
-    told = "skill@1 on 16"
-    assert told in smaller
-    result = TrainingResult.load(Path("runs/smaller/skill"))
-    assert result is not None
-    assert (result.saved.name, result.saved.is_default) == ("skill@2", False)
-    assert told in result.saved.reason
-    report = Path("runs/smaller/skill/report.md").read_text()
-    assert "Saved as skill@2, not as the default: it was measured on 8 held-" in report
-    shown = json.loads(agentgym("runs", "show", "runs/smaller/skill", "--json").out)
-    assert shown["result"]["saved"] == result.saved.model_dump()
-    assert told in " ".join(agentgym("runs", "show", "runs/smaller/skill").out.split())
-
-
 def test_use_chooses_the_default(
     agentgym: Command, own_home: Path, tmp_path: Path
 ) -> None:
@@ -201,25 +183,6 @@ def test_use_refuses_what_is_no_version(
     assert told in ended.err
     assert ended.err.count("\n") == 1
     assert TrainedAgent.load("coding").name == "coding@2"
-
-
-def test_the_list_is_readable_in_a_narrow_terminal(
-    agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = tmp_path / "runs" / "customer_support-langchain-20261120-101112"
-    about = {"scenario": "customer_support", "run": str(run)}
-    saved_agent(tmp_path / "a", "customer_support", 0.5, 1.0, **about)
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = agentgym("agents", "list").out.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert lines[1] == "  SCENARIO, MODEL, RUN"
-    assert lines[2].split()[:2] == ["customer_support@1", "yes"]
-    assert lines[2].endswith("50 % -> 100 %     2026-11-20")
-    assert lines[3] == f"  customer_support, nano, {run.name}"
-    monkeypatch.setenv("COLUMNS", "200")
-    [head, line] = agentgym("agents", "list").out.splitlines()
-    assert head.endswith("CREATED     SCENARIO          MODEL  RUN")
-    assert line.endswith(run.name)
 
 
 def test_what_is_no_version_is_not_listed(

@@ -73,15 +73,6 @@ def test_a_signal_in_the_middle_says_how_to_go_on(
 
 
 @pytest.mark.slow
-def test_the_command_that_is_told_goes_on(tmp_path: Path) -> None:
-    ended = end(tmp_path, "update-2:SIGTERM+SIGTERM", *TRAIN[:-1], "12")
-    *_, program, verb, option, run = ended.err.split()
-    assert program == "agentgym"
-    again = end(tmp_path, "update-0:", verb, option, run)
-    assert again.code == 0, again.err
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "error",
     first_of(["EngineError", "ValueError", "RolloutError", "TrainingFailedError"], 2),

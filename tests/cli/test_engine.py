@@ -1,6 +1,5 @@
 """``agentgym engine``, and what a dry run shows of an engine's own configuration."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,6 @@ def test_check_says_what_is_missing_and_ends_with_1(agentgym: Command) -> None:
     ended = agentgym("engine", "check", "verl")
     assert ended.code == 1
     assert "MISS  environment: engine = 'verl' needs an environment" in ended.out
-
-
-def test_check_as_json(agentgym: Command) -> None:
-    found = json.loads(agentgym("engine", "check", "verl", "--json").out)
-    seen = [(finding["name"], finding["is_good"]) for finding in found]
-    assert seen == [("environment", False), ("start", False)]
 
 
 def test_another_engine_is_refused_with_the_nearest(agentgym: Command) -> None:
@@ -48,16 +41,6 @@ def test_a_dry_run_shows_the_command_of_vllm(agentgym: Command) -> None:
     assert "vllm serve" in ended.out
     assert "    --max-num-seqs 32 \\\n" in ended.out
     assert "agentgym engine install vllm" in ended.err
-
-
-def test_flags_of_vllm_go_over_a_file(agentgym: Command) -> None:
-    Path("run.yaml").write_text(
-        "scenario: coding\nengine: vllm\nvllm: {max_num_seqs: 8, block_size: 32}\n"
-    )
-    word = "vllm.max_num_seqs=16"
-    ended = agentgym("train", word, "--config", "run.yaml", "--dry-run")
-    assert "--max-num-seqs 16" in ended.out
-    assert "--block-size 32" in ended.out
 
 
 @pytest.mark.parametrize("form", ["verl:\n  {}", "verl:\n  settings:\n    {}"])

@@ -1,6 +1,5 @@
 """``agentgym eval``: options in, tables, files and exit codes out."""
 
-import errno
 import json
 import os
 from pathlib import Path
@@ -8,10 +7,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from agentgym.core import files
 from agentgym.core.config import TrainingConfig
 from agentgym.core.prices import Prices
-from agentgym.evaluate import result as evaluation_result
 from agentgym.evaluate.events import Observer
 from agentgym.evaluate.result import Evaluation
 from agentgym.train import trainer
@@ -88,15 +85,6 @@ def test_json_is_complete(agentgym: Command, fake: type[FakeTrainer]) -> None:
     assert len(found.metrics.by_task) == 12
 
 
-def test_files(agentgym: Command, fake: type[FakeTrainer]) -> None:
-    words = ["--save", "a.json", "--markdown", "a.md"]
-    assert agentgym("eval", "coding", *words).code == 0
-    assert Evaluation.load(Path("a.json")).subject == "somebody"
-    report = Path("a.md").read_text()
-    assert report.startswith("# somebody on coding")
-    assert "| right | 40 | 83.3% |" in report
-
-
 @pytest.mark.parametrize("compare", [[], ["--compare", "nano", "nano"]], ids=len)
 @pytest.mark.parametrize(
     ("path", "part"),
@@ -127,30 +115,6 @@ def test_files_that_cannot_be_written_are_refused_before_measuring(
         assert ended.code == 2
         assert part in ended.err
     assert fake.calls == []
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["--save", "a.json"], ["--markdown", "a.md"], ["--compare", "nano", "nano"]],
-    ids=lambda words: words[0],
-)
-def test_what_was_measured_is_shown_even_if_a_file_cannot_be_written(
-    agentgym: Command,
-    fake: type[FakeTrainer],
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    monkeypatch.setattr(files, "write_atomically", refuse)
-    monkeypatch.setattr(evaluation_result, "write_atomically", refuse)
-    if "--compare" in words:
-        words = [*words, "--markdown", "a.md"]
-    ended = agentgym("eval", "coding", *words)
-    assert ended.code == 2
-    assert "cannot be written: Read-only file system" in ended.err
-    assert "pass^1" in ended.out
 
 
 @pytest.mark.parametrize(
@@ -238,13 +202,6 @@ def test_refuses_what_cannot_be_meant(
     assert part in ended.err
 
 
-def test_a_file_that_is_no_evaluation(agentgym: Command) -> None:
-    Path("a.json").write_text("{}")
-    ended = agentgym("eval", "coding", "--compare", "a.json", "nano")
-    assert ended.code == 2
-    assert "a.json is not a saved evaluation" in ended.err
-
-
 def test_a_provider_s_model_is_not_trained(agentgym: Command) -> None:
     ended = agentgym("train", "coding", "--model", "openai:gpt-x")
     assert ended.code == 2
@@ -267,15 +224,6 @@ def test_a_temperature_or_a_file_of_answers_that_cannot_be_meant_is_refused(
     assert (ended.code, ended.out) == (2, "")
     assert told in ended.err
     assert fake.calls == []
-
-
-def test_a_file_of_answers_is_for_the_evaluation(
-    agentgym: Command, fake: type[FakeTrainer]
-) -> None:
-    words = "--model http://a/v1,http://b/v1#m --temperature 0 --cache-requests kept"
-    assert agentgym("eval", "coding", *words.split()).code == 0
-    [(config, given)] = fake.calls
-    assert (config.eval_temperature, given["cache_requests"]) == (0.0, Path("kept"))
 
 
 def test_a_saved_evaluation_of_tasks_that_changed_is_not_compared(

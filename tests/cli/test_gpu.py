@@ -55,24 +55,6 @@ def test_prices_come_cheapest_first(
     assert {row["provider"] for row in rows} == {"lambda"}
 
 
-def test_prices_without_a_key(agentgym: Command) -> None:
-    ended = agentgym("gpu", "prices")
-    assert ended.code == 1
-    assert "set RUNPOD_API_KEY or LAMBDA_API_KEY" in ended.err
-    assert agentgym("gpu", "prices", "--provider", "runpot").code == 2
-
-
-@pytest.mark.slow
-def test_prices_of_the_others_are_shown_where_one_fails(
-    agentgym: Command, runpod: FakeRunPod, lambda_cloud: FakeLambda
-) -> None:
-    runpod.broken = 10**6
-    ended = agentgym("gpu", "prices")
-    assert ended.code == 1
-    assert "A10" in ended.out
-    assert "runpod gave no answer" in ended.err
-
-
 def left(runpod: FakeRunPod, name: str, machine: str) -> RunFolder:
     run = RunFolder.create(TrainingConfig.create(name=name))
     pod = runpod.make(machine)
@@ -156,19 +138,6 @@ def test_reap_leaves_runs_alone_that_go_on(
     assert (fate(run), fate(other)) == ("rented", "ended")
 
 
-def test_reap_of_one_run(agentgym: Command, runpod: FakeRunPod) -> None:
-    record = MachineRecord.read(left(runpod, "a", "agentgym-a-1").path)
-    assert record is not None
-    record.changed(asked="2026-01-01T00:00:00+00:00").write(Path("runs/a"))
-    other = left(runpod, "b", "agentgym-b-2")
-    assert agentgym("gpu", "reap", "--run", "b", "--yes").code == 0
-    assert [pod["name"] for pod in runpod.pods.values()] == ["agentgym-a-1"]
-    assert fate(other) == "ended"
-    assert "No run is named 'c'" in agentgym("gpu", "reap", "--run", "c").err
-    RunFolder.create(TrainingConfig.create(name="d"))
-    assert "No machine was rented" in agentgym("gpu", "reap", "--run", "d").err
-
-
 @pytest.mark.slow
 def test_a_dry_run_shows_the_quote(agentgym: Command, runpod: FakeRunPod) -> None:
     words = [*TRAIN, "--gpu", "runpod", "--dry-run"]
@@ -184,21 +153,6 @@ def test_a_dry_run_shows_the_quote(agentgym: Command, runpod: FakeRunPod) -> Non
     assert found["quotes"][0]["needed_gb"] < 24
     assert not [asked for asked in runpod.asked if asked.method == "POST"]
     assert not Path("runs").exists()
-
-
-@pytest.mark.slow
-def test_it_fits_a_narrow_terminal(
-    agentgym: Command, runpod: FakeRunPod, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    left(runpod, "a-name-that-is-long", "agentgym-a-name-that-is-long-0123")
-    for words in (
-        [*TRAIN, "--gpu", "runpod", "--dry-run"],
-        ["gpu", "list"],
-        ["gpu", "prices"],
-        ["gpu", "reap", "--yes"],
-    ):
-        assert max(len(line) for line in agentgym(*words).out.splitlines()) <= 80
 
 
 def test_without_a_terminal_nothing_is_rented(

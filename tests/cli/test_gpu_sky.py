@@ -12,35 +12,6 @@ from tests.plugins.cloud.fakes.sky import SPOT, FakeSky
 TRAIN = ["train", "coding", "--framework", "native", "--model", "Qwen/Qwen3-4B"]
 
 
-def test_list_says_whether_it_is_installed(
-    agentgym: Command, request: pytest.FixtureRequest
-) -> None:
-    out = " ".join(agentgym("gpu", "list").out.split())
-    assert "sky not installed --gpu sky needs SkyPilot" in out
-    assert install_command("sky") in out
-    fake = request.getfixturevalue("sky")
-    assert "sky ready installed" in " ".join(agentgym("gpu", "list").out.split())
-    assert fake["launches"] == []
-
-
-@pytest.mark.slow
-def test_prices_where_it_is_named_alone(
-    agentgym: Command, sky: FakeSky, runpod: FakeRunPod
-) -> None:
-    rows = json.loads(agentgym("gpu", "prices", "--json").out)
-    assert {row["provider"] for row in rows} == {"runpod"}
-    out = agentgym("gpu", "prices", "--provider", "sky").out
-    assert [line.split()[0] for line in out.splitlines()[1:]] == [
-        "0.70",
-        "0.81",
-        "3.20",
-    ]
-    sky.change(clouds={})
-    ended = agentgym("gpu", "prices", "--provider", "sky")
-    assert ended.code == 1
-    assert "access to no cloud" in ended.err
-
-
 @pytest.mark.slow
 def test_a_dry_run_quotes_and_rents_nothing(agentgym: Command, sky: FakeSky) -> None:
     ended = agentgym(*TRAIN, "--gpu", "sky", "--dry-run")

@@ -1,7 +1,6 @@
 """What every command has in common: help, errors, exit codes."""
 
 import errno
-import io
 import json
 import os
 import subprocess
@@ -12,9 +11,7 @@ from pathlib import Path
 import pytest
 
 import agentgym as package
-from agentgym.cli.main import main
 from agentgym.cli.output import for_terminal
-from agentgym.core.config import TrainingConfig
 from agentgym.errors import TrainingInterrupted
 from agentgym.train import run_folder
 from tests.cli.conftest import Command
@@ -158,20 +155,6 @@ def test_control_characters_of_others_do_not_reach_the_terminal(
         shown = ended.out + ended.err
         assert "\N{REPLACEMENT CHARACTER}" in shown, words
         assert not set("\x1b\x07\r\x9b") & set(shown), words
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_what_the_terminal_cannot_write_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    out, name = io.BytesIO(), "\u00fcbung-\u8ba2"
-    shown = io.TextIOWrapper(out, encoding)
-    monkeypatch.setattr(sys, "stdout", shown)
-    run_folder.RunFolder.create(TrainingConfig.create(name=name))
-    assert main(["runs", "list"]) == 0
-    shown.flush()
-    assert name.encode(encoding, "replace") in out.getvalue()
 
 
 def test_a_message_breaks_between_words_and_not_in_commands(

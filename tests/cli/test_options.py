@@ -15,7 +15,7 @@ from agentgym.core.settings import about
 
 def options_of(command: str) -> dict[str, Any]:
     group: Any = typer.main.get_command(build())
-    made = group.commands[command]
+    made = group.get_command(None, command)
     return {name: each for each in made.params for name in each.opts}
 
 

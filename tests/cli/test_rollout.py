@@ -53,18 +53,6 @@ def test_tasks_are_attempted_and_saved(agentgym: Command, tmp_path: Path) -> Non
     assert "2 succeeded" in shown.out
 
 
-@pytest.mark.slow
-def test_a_file_for_other_tools_is_not_shown(agentgym: Command, tmp_path: Path) -> None:
-    with StubServer(calculating) as server:
-        ended = agentgym(
-            *("rollout", str(tasks_in(tmp_path)), "--model", f"{server.endpoint}#m"),
-            *("--tools", "calculator", "--save", "out.atif.json"),
-        )
-    assert "Saved in out.atif.json\n" in ended.out
-    lines = (tmp_path / "out.atif.json").read_text().splitlines()
-    assert [json.loads(line)["schema_version"] for line in lines] == ["ATIF-v1.7"] * 2
-
-
 REWARD = """
 import subprocess
 
@@ -96,18 +84,6 @@ def test_json_is_all_there_is_on_stdout_whatever_a_reward_prints(
         assert part in ended.err
 
 
-def test_scenario_brings_its_tasks_and_reward(agentgym: Command) -> None:
-    with StubServer() as server:
-        ended = agentgym(
-            *("rollout", "coding", "--model", f"{server.endpoint}#m"),
-            *("--count", "3", "--save", "out.jsonl"),
-        )
-    assert ended.code == 1  # nothing succeeded
-    assert "goal not reached" in ended.out
-    assert "mean reward" in ended.out
-    assert {t.scenario for t in read_jsonl(Path("out.jsonl"))} == {"coding"}
-
-
 @pytest.mark.parametrize("named", ["", "/scenario.py"], ids=["folder", "file"])
 def test_a_pack_is_a_scenario_by_its_folder_and_by_its_file(
     agentgym: Command, named: str
@@ -121,20 +97,6 @@ def test_a_pack_is_a_scenario_by_its_folder_and_by_its_file(
     assert ended.code == 1  # nothing succeeded
     assert "2 rollouts: 0 succeeded, 2 failed" in ended.out
     assert {t.scenario for t in read_jsonl(Path("out.jsonl"))} == {"heating"}
-
-
-def test_refused_key_is_named_and_everything_failed(
-    agentgym: Command, tmp_path: Path
-) -> None:
-    async def refuse(_: web.Request, body: dict[str, Any]) -> web.Response:
-        return web.Response(status=401, text="bad key")
-
-    with StubServer(refuse) as server:
-        ended = agentgym(
-            *("rollout", str(tasks_in(tmp_path)), "--model", f"{server.endpoint}#m")
-        )
-    assert ended.code == 1
-    assert "refused key" in ended.out
 
 
 def test_dropped_rollouts_are_explained(agentgym: Command, tmp_path: Path) -> None:
@@ -167,20 +129,6 @@ def test_dropped_rollouts_are_explained(agentgym: Command, tmp_path: Path) -> No
     assert told["reasons"] == {drop["kind"]: drop["count"] for drop in told["drops"]}
 
 
-@pytest.mark.slow
-def test_the_shipped_policy_answers(agentgym: Command) -> None:
-    ended = agentgym(
-        *("rollout", "coding", "--model", "nano", "--count", "4", "--json"),
-        *("--save", "out.jsonl"),
-    )
-    told = json.loads(ended.out)
-    assert told["rollouts"] == 4
-    assert told["drops"] == []
-    calls = [call for t in read_jsonl(Path("out.jsonl")) for call in t.model_calls]
-    assert all(len(c.response_ids) == len(c.logprobs) > 0 for c in calls)
-    assert told["response_tokens"] == sum(len(c.response_ids) for c in calls)
-
-
 def test_answering_here_needs_an_extra_that_is_named(
     agentgym: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,16 +136,6 @@ def test_answering_here_needs_an_extra_that_is_named(
     ended = agentgym("rollout", "coding", "--model", "nano")
     assert ended.code == 2
     assert install_command("local") in ended.err
-
-
-def test_settings_of_tools_come_from_a_file(agentgym: Command, tmp_path: Path) -> None:
-    Path("r.yaml").write_text("tools:\n  calculator: {max_characters: 5}\n")
-    with StubServer(calculating) as server:
-        ended = agentgym(
-            *("rollout", str(tasks_in(tmp_path)), "--model", f"{server.endpoint}#m"),
-            *("--config", "r.yaml", "--tools", "calculator", "--json"),
-        )
-    assert json.loads(ended.out)["tool_outcomes"] == {"ok": 1, "raised": 1}
 
 
 def test_show_names_lost_context_and_cut_lines(

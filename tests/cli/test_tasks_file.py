@@ -12,10 +12,8 @@ from aiohttp import web
 from agentgym import TrainedAgent, TrainingConfig
 from agentgym.core.task import TaskSource
 from agentgym.errors import UsageError
-from agentgym.train.trainer import Trainer
 from tests.cli.conftest import Command
 from tests.plugins.logs import harbour
-from tests.plugins.programs import bookshop
 from tests.rollout.stub_server import Handler, StubServer, completion
 from tests.scenarios.tool_tasks.conftest import shop
 from tests.scenarios.tool_tasks.shop import CUSTOMERS, lines, write
@@ -145,25 +143,6 @@ def test_a_check_that_reads_the_answer_says_what_trains_it(
 
 
 @pytest.mark.slow
-def test_a_tool_that_the_tasks_misspell_does_not_train(
-    agentgym: Command, shop: Path
-) -> None:
-    Path("shop_agent.py").write_text(
-        "from langchain.agents import create_agent\nfrom shop_tools import TOOLS\n"
-        'agent = create_agent("openai:gpt-4.1-mini", TOOLS)\n'
-    )
-    text = shop.read_text().replace(
-        '"tool": "cancel_order"', '"tool": "cancelorder"', 1
-    )
-    shop.write_text(text)
-    words = ("train", "--agent", "shop_agent:agent", "--tasks", "orders.jsonl")
-    ended = agentgym(*words, "--dry-run")
-    assert ended.code == 2
-    assert "no tool is named 'cancelorder'. Did you mean 'cancel_order'?" in ended.err
-    sys.modules.pop("shop_agent", None)
-
-
-@pytest.mark.slow
 def test_live_tools_are_named_in_a_warning(agentgym: Command, shop: Path) -> None:
     words = ("train", "--tasks", "orders.jsonl", *TOOLS, "--framework", "native")
     live = ("--tools", "live", "--allow-tool", "refund", "--dry-run")
@@ -270,15 +249,6 @@ def test_reviewers_decisions_become_tasks(agentgym: Command) -> None:
     ]
 
 
-def test_logs_that_cannot_be_read_are_refused(agentgym: Command) -> None:
-    for text, told in (("{", "line 1 is not JSON"), ('{"a": 1}', "has resourceSpans")):
-        Path("log.jsonl").write_text(text)
-        ended = agentgym("tasks", "from-logs", "log.jsonl")
-        assert ended.code == 2
-        assert told in ended.err
-    assert agentgym("tasks", "from-logs", "none.jsonl").code == 2
-
-
 @pytest.mark.slow
 def test_traces_become_tasks_of_an_agents_own_tools(
     agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -334,18 +304,6 @@ def test_traces_become_tasks_of_an_agents_own_tools(
     assert Path("agent_tasks.jsonl").read_text() == "mine\n"
     assert not Path("runs").exists()
     sys.modules.pop("harbour_agent", None)
-
-
-@pytest.mark.slow
-def test_a_programs_first_tasks_are_of_all_tools_that_its_trial_saw(
-    agentgym: Command,
-) -> None:
-    command = f"{sys.executable} -S {bookshop.__file__}"
-    first = agentgym("train", "--command", command)
-    assert first.code == 2
-    assert "Wrote bookshop_tasks.jsonl: 32 requests" in first.err
-    go_on = f"--command '{command}' --tasks bookshop_tasks.jsonl --warm-start"
-    assert f"    agentgym train {go_on}\n" in first.err
 
 
 def written_by(*answers: str) -> Handler:
@@ -439,29 +397,6 @@ def test_a_model_writes_tasks(agentgym: Command, shop: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_that_writes_no_tasks_is_refused(
-    agentgym: Command, shop: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with StubServer() as server:
-        words = ("starter", *TOOLS, "--model-for-tasks", f"{server.endpoint}#writer")
-        ended = agentgym("tasks", *words, "--output", "w.jsonl")
-    assert ended.code == 2
-    assert "writer wrote 0 lines that can be used" in ended.err
-    assert "an answer about track_order that holds no task" in ended.err
-    assert not Path("w.jsonl").exists()
-    gone = agentgym("tasks", *words)
-    assert gone.code == 1
-    assert "does not answer" in gone.err
-    for model, told in (
-        ("nano", "is not a model of a provider"),
-        ("openai:m", "a key"),
-    ):
-        monkeypatch.delenv("OPENAI_API_KEY", raising=False)  # an import sets one
-        ended = agentgym("tasks", "starter", *TOOLS, "--model-for-tasks", model)
-        assert (ended.code, told in ended.err) == (2, True)
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_nano_learns_from_thirty_lines(
     agentgym: Command, shop: Path, monkeypatch: pytest.MonkeyPatch
@@ -490,22 +425,6 @@ def test_nano_learns_from_thirty_lines(
     measured = agentgym("eval", "orders", *given.split(), "--json")
     assert measured.code == 0, measured.err
     assert json.loads(measured.out)["scenario"] == "orders"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_an_interrupted_run_finds_its_tasks_again(
-    agentgym: Command, shop: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AGENTGYM_TEST_TASKS", "3")
-    monkeypatch.setenv("AGENTGYM_EVAL_SAMPLES", "1")
-    scenario = f"orders.jsonl?tools={TOOLS[1]}&answers=stub"
-    given = {"framework": "native", "gpu": "none", "yes": True, "name": "r"}
-    Trainer().train(scenario, episodes=64, **given)  # type: ignore[arg-type]
-    run = shop.parent / "runs" / "r"
-    monkeypatch.chdir("/")
-    result = Trainer().train(resume=run, episodes=128)
-    assert result.episodes == 128
 
 
 def test_an_agent_trained_live_is_measured_without(shop: Path) -> None:

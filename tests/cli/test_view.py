@@ -33,16 +33,6 @@ def test_a_folder_that_is_not_a_run_is_refused(
     assert "notes" in ended.err
 
 
-@pytest.mark.parametrize("words", [("view", "--no-open"), ("runs", "list")])
-def test_a_file_is_not_a_folder_of_runs(
-    agentgym: Command, tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    (tmp_path / "notes").write_text("")
-    ended = agentgym(*words, "--output", str(tmp_path / "notes"))
-    assert ended.code == 2
-    assert "Invalid value for '--output': Directory" in ended.err
-
-
 def test_a_run_opens_its_own_page_and_several_open_the_list(
     agentgym: Command, tmp_path: Path, opened: list[str]
 ) -> None:

@@ -74,11 +74,6 @@ def kinds(
 NEEDED = [NeededCall("move", {"to": "a"}), NeededCall("look", {"at": "b"})]
 
 
-def test_right_calls() -> None:
-    made = [call("move", to="a", steps=1), call("look", at="b")]
-    assert kinds(made, NEEDED) == [CallClass.RIGHT, CallClass.RIGHT]
-
-
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
@@ -116,11 +111,6 @@ def test_the_only_call_where_one_is_needed(made: ToolCall, expected: str) -> Non
     assert kinds([made], NEEDED[:1]) == [expected]
 
 
-def test_numbers_written_as_text_are_no_type_errors() -> None:
-    need = [NeededCall("move", {"to": "a", "steps": 2})]
-    assert kinds([call("move", to="a", steps="2")], need) == [CallClass.RIGHT]
-
-
 def test_calls_beyond_the_plan() -> None:
     made = [
         call("look", "seen", at="b"),
@@ -146,10 +136,6 @@ def test_where_needs_are_unknown() -> None:
     ]
 
 
-def test_needing_no_call_is_known() -> None:
-    assert kinds([call("look", at="b")], []) == [CallClass.UNNEEDED]
-
-
 def test_a_second_try_is_the_right_one() -> None:
     made = [call("move", to="c"), call("move"), call("move", to="a")]
     assert kinds(made, NEEDED[:1]) == [
@@ -164,11 +150,6 @@ def test_what_only_the_outcome_can_judge() -> None:
     made = [call("say", text="good day")]
     assert kinds(made, need, success=True) == [CallClass.RIGHT]
     assert kinds(made, need, success=False) == [CallClass.WRONG_VALUE]
-
-
-def test_other_arguments_that_are_as_good() -> None:
-    need = [NeededCall("look", {"at": "b"}, ({"at": "c"},))]
-    assert kinds([call("look", at="c")], need) == [CallClass.RIGHT]
 
 
 def test_order_is_kept() -> None:

@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from itertools import product
-from math import comb
 
 import pytest
 
@@ -11,7 +10,6 @@ from agentgym.evaluate.intervals import (
     Estimate,
     estimate_difference,
     estimate_ratio,
-    pass_at_k,
     pass_power_k,
     sign_flip_p,
 )
@@ -25,24 +23,6 @@ def test_pass_power_k_is_the_share_of_k_subsets_that_succeed(
     successes: int, attempts: int, k: int, expected: float
 ) -> None:
     assert pass_power_k(successes, attempts, k) == pytest.approx(expected)
-
-
-def test_pass_power_k_is_unbiased() -> None:
-    """Over all outcomes of 6 attempts at rate 0.7, its mean is 0.7 to the 4th."""
-    rate, n, k = 0.7, 6, 4
-    mean = sum(
-        comb(n, c) * rate**c * (1 - rate) ** (n - c) * pass_power_k(c, n, k)
-        for c in range(n + 1)
-    )
-    assert mean == pytest.approx(rate**k)
-
-
-def test_interval_holds_the_mean_and_narrows_with_tasks() -> None:
-    few = estimate_ratio([(float(i % 2), 1.0) for i in range(10)])
-    many = estimate_ratio([(float(i % 2), 1.0) for i in range(1000)])
-    for found in (few, many):
-        assert found.low < found.value == 0.5 < found.high
-    assert many.high - many.low < (few.high - few.low) / 5
 
 
 def test_attempts_at_one_task_are_not_taken_for_independent() -> None:
@@ -59,21 +39,6 @@ def test_intervals_of_shares_match_published_values() -> None:
     found = estimate_ratio([(1.0, 1.0)] * 20)
     assert found.value == found.high == 1.0
     assert found.low == pytest.approx(0.806, abs=0.002)
-
-
-@pytest.mark.parametrize("tasks", [3, 8, 96])
-@pytest.mark.parametrize("attempts", [1, 4])
-def test_one_more_failure_never_raises_an_interval(tasks: int, attempts: int) -> None:
-    lows, highs = [], []
-    for failures in range(tasks * attempts + 1):
-        whole, part = divmod(failures, attempts)
-        solved = [0] * whole + [attempts - part] * (whole < tasks)
-        solved += [attempts] * (tasks - len(solved))
-        found = estimate_ratio([(float(n), float(attempts)) for n in solved])
-        lows.append(found.low)
-        highs.append(found.high)
-    assert lows == sorted(lows, reverse=True)
-    assert highs == sorted(highs, reverse=True)
 
 
 @pytest.mark.parametrize("agree", [0.0, 0.5, 1.0])
@@ -111,11 +76,6 @@ def test_bootstraps_of_few_tasks_are_expanded() -> None:
     assert held >= 0.92 * 200
 
 
-def test_intervals_are_the_same_each_time() -> None:
-    pairs = [(float(i % 3 == 0), 1.0) for i in range(50)]
-    assert estimate_ratio(pairs) == estimate_ratio(pairs)
-
-
 def test_nothing_measured() -> None:
     assert estimate_ratio([]) == estimate_ratio([(0.0, 0.0)]) == UNMEASURED
     assert estimate_difference([], []) == UNMEASURED
@@ -138,27 +98,11 @@ def test_pairing_takes_out_what_makes_tasks_hard() -> None:
     assert width < 0.7 * (estimate_ratio(before).high - estimate_ratio(before).low)
 
 
-def test_tasks_without_both_sides_are_left_out() -> None:
-    found = estimate_difference([(1.0, 1.0), (0.0, 0.0)], [(0.0, 1.0), (1.0, 1.0)])
-    assert (found.value, found.n) == (-1.0, 1)
-
-
 def test_identical_sides_differ_by_nothing_within_an_interval() -> None:
     pairs = [(float(i % 2), 1.0) for i in range(96)]
     found = estimate_difference(pairs, pairs)
     assert found.value == 0.0
     assert -found.low == found.high == pytest.approx(0.0287, abs=0.0005)
-
-
-def test_the_same_change_everywhere_still_has_an_interval() -> None:
-    found = estimate_difference([(0.0, 1.0)] * 20, [(1.0, 1.0)] * 20)
-    assert found.value == found.high == 1.0
-    assert found.low == pytest.approx(0.724, abs=0.002)
-
-
-def test_equal_means_have_no_width() -> None:
-    found = estimate_difference([(3.0, 1.0)] * 5, [(2.0, 1.0)] * 5, share=False)
-    assert (found.low, found.value, found.high) == (-1.0, -1.0, -1.0)
 
 
 @pytest.mark.parametrize(
@@ -179,11 +123,6 @@ def test_one_attempt_per_task_is_mcnemars_exact_test() -> None:
     """10 tasks got better, 2 worse: binomial, 2 * P(X <= 2 of 12) = 158 / 4096."""
     differences = [Fraction(1)] * 10 + [Fraction(-1)] * 2 + [Fraction(0)] * 30
     assert sign_flip_p(differences) == pytest.approx(158 / 4096)
-
-
-def test_identical_agents_have_p_1() -> None:
-    assert sign_flip_p([Fraction(0)] * 50) == 1.0
-    assert sign_flip_p([]) == 1.0
 
 
 def test_p_is_uniform_when_nothing_changed() -> None:
@@ -217,13 +156,3 @@ def test_what_was_not_measured_passes_no_threshold() -> None:
     assert not UNMEASURED < 0.5
     assert not UNMEASURED >= 0.0
     assert f"{UNMEASURED:.1%}" == "nan%"
-
-
-@pytest.mark.parametrize(
-    ("successes", "attempts", "k", "expected"),
-    [(0, 4, 2, 0.0), (1, 4, 1, 0.25), (1, 4, 2, 0.5), (3, 4, 2, 1.0), (4, 4, 4, 1.0)],
-)
-def test_pass_at_k_is_the_share_of_subsets_with_a_success(
-    successes: int, attempts: int, k: int, expected: float
-) -> None:
-    assert pass_at_k(successes, attempts, k) == pytest.approx(expected)

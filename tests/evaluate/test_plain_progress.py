@@ -65,7 +65,7 @@ def test_training_in_python_writes_lines_and_the_log(
     assert told[0].startswith(
         "Training customer_support starts: at most 64 rollouts, native, run "
     )
-    assert told[1].startswith("Training customer_support ends early: TrainingFailed")
+    assert told[1].startswith("Training ends early: TrainingFailed")
     err = capfd.readouterr().err
     assert ("baseline: " in err) == (progress is None)
     assert ("Training customer_support (native)" in err) == (progress is None)

@@ -7,7 +7,6 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
-from langgraph.types import Command
 from pydantic import BaseModel, Field
 
 model = ChatOpenAI(model="gpt-4o-mini", api_key=lambda: "none")
@@ -71,49 +70,3 @@ def _rag() -> Any:
 
 
 rag = _rag()
-
-
-@tool
-def book_room(room: str) -> str:
-    """Book a room."""
-    return f"{room} is booked."
-
-
-@tool
-def send_note(person: str) -> str:
-    """Send a note to a person."""
-    return f"{person} has a note."
-
-
-class Route(BaseModel):
-    """Say who works next, or FINISH."""
-
-    next: Literal["rooms", "notes", "FINISH"]
-
-
-def supervise(state: MessagesState) -> Command[Any]:
-    """Hand the work to one of the workers."""
-    prompt = "You supervise two workers: rooms books rooms, notes sends notes."
-    asked = [{"role": "system", "content": prompt}, *state["messages"]]
-    said: Any = model.with_structured_output(Route).invoke(asked)
-    return Command(goto=END if said.next == "FINISH" else said.next)
-
-
-def _worker(tools: list[Any]) -> Any:
-    from langchain.agents import create_agent
-
-    return create_agent(model, tools)
-
-
-def _team() -> Any:
-    graph = StateGraph(MessagesState)
-    graph.add_node("supervise", supervise, destinations=("rooms", "notes", END))
-    graph.add_node("rooms", _worker([book_room]))
-    graph.add_node("notes", _worker([send_note]))
-    graph.add_edge(START, "supervise")
-    graph.add_edge("rooms", END)
-    graph.add_edge("notes", END)
-    return graph.compile()
-
-
-team = _team()

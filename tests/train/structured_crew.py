@@ -34,15 +34,3 @@ task = Task(
     output_pydantic=Receipt,
 )
 crew = Crew(agents=[clerk], tasks=[task])
-
-# CrewAI asks for a task's response_model only where its agent has no tools.
-_clerk = _member("Clerk", "Book rooms.", book_room)
-_writer = _member("Writer", "Write receipts.")
-_books = Task(description="{task}", expected_output="A sentence.", agent=_clerk)
-_writes = Task(
-    description="Write the receipt of: {task}",
-    expected_output="A receipt.",
-    agent=_writer,
-    response_model=Receipt,
-)
-by_provider = Crew(agents=[_clerk, _writer], tasks=[_books, _writes])

@@ -129,19 +129,6 @@ def test_a_prompt_that_differs_in_one_token_starts_another_sequence() -> None:
     assert batch.ledger["it"] == [TRAINED, TRAINED]
 
 
-def test_an_answer_trains_its_decisions_alone() -> None:
-    batch = build(pair(call(PROMPT, [7, 7, 7, 1])))
-
-    assert [t.position for t in batch.batch.sequences[0].trained] == [3, 6]
-
-
-def test_only_the_trainable_components_are_trained() -> None:
-    one = {"tool_selection": False, "parameter_selection": True}
-    batch = build(pair(call(PROMPT, CALL)), trainable=one)
-
-    assert [t.position for t in batch.batch.sequences[0].trained] == [5]
-
-
 def test_a_call_whose_spans_are_not_found_fails_closed() -> None:
     broken = call([*PROMPT, 5], [7, 7, 1])
 

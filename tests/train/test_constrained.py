@@ -14,7 +14,6 @@ from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.template_settings import Constrain
 from agentgym.core.trajectory import Grammar
 from agentgym.engines.tokens.grammar import Grammars
-from agentgym.serving.server import AgentServer
 from agentgym.train import plan
 
 pytestmark = pytest.mark.slow  # trains
@@ -153,12 +152,6 @@ def test_an_evaluation_restricts_calls_unless_switched_off(
     )
     assert found
     assert all(each is not None for each in found) is holds
-
-
-def test_the_server_goes_by_the_training(agent: TrainedAgent) -> None:
-    with AgentServer.of(agent, "rooms") as server:
-        assert server._policy is not None
-        assert not broken(answers(server._policy))
 
 
 @pytest.mark.parametrize("form", ["hf", "merged"])

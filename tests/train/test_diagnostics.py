@@ -102,12 +102,6 @@ def test_families_never_solved_are_named_after_some_validations() -> None:
     assert watch.remarks == []
 
 
-def test_what_was_seen_survives_a_resume() -> None:
-    watch = Watch()
-    kinds(watch, 1, measured(20))
-    assert Watch.model_validate_json(watch.model_dump_json()) == watch
-
-
 def test_rollouts_that_go_on_until_their_limit_are_reported() -> None:
     watch = Watch()
     assert kinds(watch, 1, measured(20, cut=40)) == []

@@ -119,15 +119,6 @@ def test_dapo_replaces_groups_of_equal_rewards_within_the_budget(
 
 
 @pytest.mark.slow
-def test_a_run_leaves_its_reports_whoever_started_it(tmp_path: Path) -> None:
-    run = train(tmp_path, 8).artifacts.run
-    text, page = (run / "report.md").read_text(), (run / "report.html").read_text()
-    assert text.startswith("# ")
-    assert "Before and after" in text
-    assert "<svg" in page
-
-
-@pytest.mark.slow
 def test_a_report_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
     run, warnings = tmp_path / "runs" / "run", list[str]()
 
@@ -262,18 +253,6 @@ def test_time_is_told_once_rollouts_were_timed_and_ends_with_the_last_measuremen
     )  # the final test is to come
 
 
-@pytest.mark.slow
-def test_a_run_that_goes_on_tells_no_time_before_it_has_done_a_step(
-    tmp_path: Path,
-) -> None:
-    with pytest.raises(TrainingInterrupted):
-        trainer(tmp_path, 0, progress=Seen(stop_at="rollouts", turn=2)).train()
-    progress = Seen()
-    Trainer(progress=progress).train(resume=tmp_path / "runs" / "run")
-
-    assert told(progress) == ["BaselineMeasured", *["StepReport"] * 3]
-
-
 def shorten(folder: Path, tasks: str) -> None:
     """Let the scenario's ``tasks`` return something else than what it makes."""
     scenario = folder / "decided" / "scenario.py"
@@ -308,32 +287,6 @@ def test_a_scenario_without_tasks_is_refused_before_a_model_is_loaded(
 
     with pytest.raises(ScenarioError, match="decided is empty"):
         empty.plan()
-
-
-HALVED = """
-    def calculate_reward(self, task, environment, trajectory):
-        if trajectory.rollout_id.endswith("-00"):
-            raise RuntimeError("the score is lost")
-        return Reward(float(trajectory.rollout_id.endswith("-01")), False)
-
-    def broadcast_rewards(self, trajectory):
-        return [trajectory.reward / 2] * len(trajectory.model_calls)
-"""
-
-
-@pytest.mark.slow
-def test_only_rollouts_with_a_reward_give_it_to_their_calls(tmp_path: Path) -> None:
-    few = {"max_attempts": 1, "eval_samples": 2, "eval_every": 9}
-    halving = trainer(tmp_path, 0, episodes=32, group_size=4, **few)
-    scenario = tmp_path / "decided" / "scenario.py"
-    scenario.write_text(f"{scenario.read_text()}{HALVED}")
-
-    result = halving.train()
-
-    assert result.steps == 4
-    reasons = result.ledger.dropped
-    assert sum(reasons.values()) > 0
-    assert "no reward for each model call" not in reasons
 
 
 @pytest.mark.slow
@@ -379,14 +332,6 @@ def test_a_hopeless_baseline_starts_no_training(tmp_path: Path) -> None:
     assert result.steps == 4
     assert asked.facts == []
     assert asked.of(events.Warned)[0].text.startswith("Not one of 16 attempts")
-
-
-@pytest.mark.slow
-def test_who_says_yes_is_not_asked_again(tmp_path: Path) -> None:
-    yes = Seen(True)
-    sure = trainer(tmp_path, 0, progress=yes, yes=False, test_tasks=16)
-    assert sure.train().steps == 4
-    assert len(yes.facts) == 2
 
 
 @pytest.mark.slow

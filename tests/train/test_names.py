@@ -7,7 +7,6 @@ import pytest
 from agentgym import TrainedAgent, Trainer, TrainingConfig
 from agentgym.errors import UsageError
 from agentgym.train.export import keep
-from agentgym.train.run_folder import RunFolder
 from tests.cli.conftest import Command, agentgym
 from tests.train.agents import make_agent
 
@@ -86,12 +85,3 @@ def test_an_agent_of_another_folder_says_where_it_is_at_home(
         assert "desk@1 is your agent elsewhere_desk:graph" in str(told.value)
         assert "Load it in /apps/first, where it was trained" in str(told.value)
         assert f"{method}(agent=...)" in str(told.value)
-
-
-def test_a_second_run_of_one_name_has_a_folder_of_its_own(tmp_path: Path) -> None:
-    config = TrainingConfig.create(name="desk", output=tmp_path)
-    run = RunFolder.create(config)
-    run.write_record(status="done", config=config.model_dump(mode="json"))
-    second = RunFolder.create(config)
-    assert second.path.name.startswith("desk-2")
-    assert second.config().agent_name == "desk"

@@ -73,11 +73,6 @@ def test_a_budget_of_less_than_one_group_is_refused(episodes: int) -> None:
         Trainer().train("coding", framework="native", episodes=episodes)
 
 
-def test_the_framework_may_stand_second_as_documents_have_it() -> None:
-    with pytest.raises(UsageError, match="nowhere"):
-        Trainer(progress=False).train("coding", "nowhere")
-
-
 def test_the_budget_is_of_whole_groups_and_never_exceeded() -> None:
     sizes = {"group_size": 8, "tasks_per_step": 1, "episodes": 10}
     config = TrainingConfig.create(scenario="coding", framework="native", **sizes)
@@ -92,11 +87,6 @@ def test_all_missing_extras_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -
         Trainer(config).plan()
     assert "[langchain,wandb,local]" in str(caught.value)
     assert "Install them with" in str(caught.value)
-
-
-def test_an_unknown_split_is_refused_with_those_known() -> None:
-    with pytest.raises(UsageError, match="No split is named 'bogus'; known: train, "):
-        Trainer().evaluate("coding", split="bogus")
 
 
 @pytest.mark.parametrize(

@@ -78,16 +78,6 @@ def test_a_run_that_always_succeeds_reaches_its_goal() -> None:
     assert 10 < step <= 30
 
 
-def test_one_lucky_validation_is_not_the_goal() -> None:
-    stopping = Stopping()
-    random = np.random.default_rng(0)
-    stopping.add_validation(0, measured(0.6, random), GOAL)
-    stopping.add_validation(5, measured(1.0, random), GOAL)
-
-    assert stopping.in_sight
-    assert stopping.end(5, 100, GOAL) is None
-
-
 @pytest.mark.parametrize("reliability", [0.5, 1.0])
 def test_the_goal_is_all_of_its_metrics(reliability: float) -> None:
     goal: dict[MetricName, float] = {**GOAL, "tool_reliability": 0.95}
@@ -181,16 +171,6 @@ def test_a_policy_that_stops_calling_the_right_tools_is_noticed(
     right_tool: list[float], before: float, has_collapsed: bool
 ) -> None:
     assert Stopping(right_tool=right_tool).has_collapsed(before) is has_collapsed
-
-
-def test_reliability_that_still_rises_keeps_a_run_going() -> None:
-    goal: dict[MetricName, float] = {"pass_1": 0.95, "tool_reliability": 0.95}
-
-    end, step = ended(
-        repeat_of(0.9), goal=goal, reliable=lambda step: min(0.9, 0.1 + 0.008 * step)
-    )
-
-    assert end != "settled" or step > 80
 
 
 def test_new_training_tasks_show_a_rise_that_few_validation_tasks_do_not() -> None:

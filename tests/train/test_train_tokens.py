@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from agentgym import Trainer, TrainingConfig
-from agentgym.core.components import TRAIN_TOKENS, components_of, tokens_name
+from agentgym.core.components import TRAIN_TOKENS
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.task import Split
 from agentgym.core.trajectory import Trajectory
@@ -163,14 +163,6 @@ def test_a_value_that_is_not_a_choice_is_refused(pack: Path, tmp_path: Path) -> 
         TrainingConfig.create(train_tokens="everything")
     for word in ("train_tokens = 'everything'", *map(repr, TRAIN_TOKENS)):
         assert word in str(refused.value)
-
-
-def test_parts_that_no_value_trains_are_named() -> None:
-    for tokens in TRAIN_TOKENS:
-        assert tokens_name(components_of(tokens)) == tokens
-    only = {"parameter_selection": True, "tool_selection": False}
-    assert tokens_name(only) == "parameter_selection"
-    assert tokens_name({}) == "none"
 
 
 def test_the_plan_names_what_is_trained_and_a_reward_that_is_not(pack: Path) -> None:

@@ -58,12 +58,6 @@ def test_an_option_that_an_export_does_not_have_is_refused(
         agent.to_langchain(base_ulr="http://127.0.0.1:9/v1")  # type: ignore[call-arg]
 
 
-def test_a_folder_that_was_moved_is_where_it_is(agent: TrainedAgent) -> None:
-    moved = agent.path.rename(agent.path.with_name("moved"))
-
-    assert TrainedAgent.load(moved).path == moved
-
-
 @pytest.mark.parametrize("card", ["{", "[]", '{"spec": {}}', "[" * 100_000])
 def test_a_card_that_is_none_says_what_to_do(agent: TrainedAgent, card: str) -> None:
     (agent.path / AGENT_FILE).write_text(card)
@@ -79,14 +73,6 @@ def test_another_word_for_constrain_is_refused_and_the_agent_not_blamed(
     assert found.constrain == "none"
     with pytest.raises(UsageError, match="'foo' is not one of auto, none, calls"):
         TrainedAgent.load(agent.path, constrain="foo")  # type: ignore[arg-type]
-
-
-def test_a_card_with_a_tool_that_has_no_name_is_refused(agent: TrainedAgent) -> None:
-    card = json.loads((agent.path / AGENT_FILE).read_text())
-    card["spec"]["tools"] = [{"name": "read"}]
-    (agent.path / AGENT_FILE).write_text(json.dumps(card))
-    with pytest.raises(AgentGymError, match="tool 0 has no function with a name"):
-        TrainedAgent.load(agent.path)
 
 
 WEIGHTS = "model.safetensors"
@@ -200,16 +186,6 @@ def test_an_agent_is_downloaded_by_its_id(
     assert asked == [("someone/my-agent", ["agent.json", "model/*"])]
     assert (loaded.name, loaded.spec) == ("someone/my-agent", agent.spec)
     assert loaded.verified_model() == place / "model"
-
-
-def test_a_download_that_holds_no_agent_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        huggingface_hub, "snapshot_download", lambda *_, **__: str(tmp_path)
-    )
-    with pytest.raises(UsageError, match="is not an agent: agent.json is missing"):
-        TrainedAgent.load("someone/a-model")
 
 
 def test_without_a_network_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ module of the app to the agent that comes back.
 
 import asyncio
 import json
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from importlib import import_module
@@ -22,11 +21,9 @@ from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import ModelCall
 from agentgym.engines.local.policy import LocalPolicy
-from agentgym.models.folder import model_source
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import AgentReport, probed
 from agentgym.rollout.store.store import Store
-from tests.train import ledger_team
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -107,7 +104,6 @@ LOOKED_UP = [
     for it in ROOMS
 ]
 BOOKED = [needs(f"Please book the room {it}.", "book_room", room=it) for it in ROOMS]
-SENT = [needs(f"Send a note to {it}.", "send_note", person=it) for it in ("Ann", "Tom")]
 
 
 def ask_router(graph: Any) -> None:
@@ -121,28 +117,14 @@ def ask_receipt(crew: Any) -> None:
     assert set(given.model_dump()) == {"room", "booked"}
 
 
-def ask_receipt_as_text(crew: Any) -> None:
-    """Give a crew a task of which CrewAI passes the object on as its JSON."""
-    given = crew.kickoff({"task": "Book the room blue."}).tasks_output[1].raw
-    assert set(json.loads(given)) == {"room", "booked"}
-
-
 IN_FORMS = {
     "rag": (
         *("tests.train.structured_agents:rag", "langchain", "GradeDocuments"),
         *(LOOKED_UP, ask_router),
     ),
-    "supervisor": (
-        *("tests.train.structured_agents:team", "langchain", "Route"),
-        *([*BOOKED, *SENT], ask_router),
-    ),
     "crew": (
         *("tests.train.structured_crew:crew", "crewai", "Receipt"),
         *(BOOKED, ask_receipt),
-    ),
-    "crew by provider": (
-        *("tests.train.structured_crew:by_provider", "crewai", "Receipt"),
-        *(BOOKED, ask_receipt_as_text),
     ),
 }
 
@@ -213,55 +195,6 @@ def test_an_agent_that_answers_in_a_form_comes_back_trained(
     assert held
     whole = [call for call in held if call.finish_reason != "length"]
     assert all(call.tool_calls[0].name == form for call in whole)
-
-
-@pytest.mark.slow  # trains, and its prompts have some 1,100 tokens
-@pytest.mark.timeout(900)
-@pytest.mark.usefixtures("few")
-def test_the_decisions_of_a_ledger_are_trained(tmp_path: Path) -> None:
-    """Nano reads 1,024 tokens, so its weights are given a longer context here."""
-    folder = tmp_path / "longer"
-    shutil.copytree(model_source("nano"), folder)
-    for name, key in (
-        ("config.json", "max_position_embeddings"),
-        ("tokenizer_config.json", "model_max_length"),
-    ):
-        settings = json.loads((folder / name).read_text())
-        (folder / name).write_text(json.dumps({**settings, key: 8192}))
-    lines = [
-        {
-            "instruction": f"How many {part} are there?",
-            "expect": [{"tool": "count_parts", "args": {"part": part}}],
-        }
-        for part in ledger_team.PARTS
-    ]
-    (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    inside = {key: id(value) for key, value in vars(ledger_team.team).items()}
-    more: dict[str, Any] = {"test_tasks": 3, "eval_tasks": 3, "max_tokens": 400}
-    reference, as_it_is = "tests.train.ledger_team:team", {"model": str(folder), **more}
-    report = inspected(reference, "tasks.jsonl", "autogen", **as_it_is)
-    assert report.problems == []
-    assert report.bound == ["count_parts"]
-
-    result = Trainer().train(
-        agent=reference,
-        tasks="tasks.jsonl",
-        framework="autogen",
-        episodes=16,
-        tasks_per_step=4,
-        group_size=4,
-        rollout_timeout_s=300,
-        yes=True,
-        **as_it_is,
-    )
-
-    assert {k: id(v) for k, v in vars(ledger_team.team).items()} == inside
-    assert type(result.agent) is type(ledger_team.team)
-    assert result.steps >= 1
-    assert result.ledger.roles["MagenticOneOrchestrator"].trained
-    ledgers = calls_in(result, "LedgerEntry")
-    assert ledgers
-    assert all(call.logprobs for call in ledgers)
 
 
 def inspected(

@@ -140,18 +140,6 @@ def test_weights_are_copied_where_there_are_no_hard_links(
     assert (weights.read_bytes(), weights.stat().st_nlink) == (b"weights", 1)
 
 
-def test_weights_that_are_a_link_are_there_without_what_it_led_to(
-    tmp_path: Path,
-) -> None:
-    made = make_agent(tmp_path / "made", 0.5, 0.9)
-    weights = made.model_path / "model.safetensors"
-    weights.rename(tmp_path / "blob")
-    weights.symlink_to(Path("../../blob"))
-    saved = TrainedAgent.load(made.save("coding"))
-    (tmp_path / "blob").unlink()
-    assert (saved.model_path / "model.safetensors").read_bytes() == b"weights"
-
-
 @pytest.mark.parametrize("text", ["3", "", "one", "\xff"])
 def test_a_default_that_is_gone_says_what_to_do(
     tmp_path: Path, own_home: Path, text: str
@@ -174,14 +162,6 @@ def test_the_number_of_a_default_that_is_gone_is_not_given_again(
         gone = agent.save("coding")
     gone.rename(tmp_path / "gone")
     assert agent.save("coding").name == "4"
-
-
-def test_a_version_may_lie_elsewhere(tmp_path: Path) -> None:
-    path = make_agent(tmp_path / "a", 0.5, 0.8).save("coding")
-    path.rename(tmp_path / "large_disk")
-    path.symlink_to(tmp_path / "large_disk")
-    agent = TrainedAgent.load("coding@1")
-    assert (agent.name, agent.make_default()) == ("coding@1", "coding@1")
 
 
 def test_a_folder_that_is_not_saved_is_no_default(tmp_path: Path) -> None:

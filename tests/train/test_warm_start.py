@@ -24,7 +24,6 @@ from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.warm_start import fine_tuning
-from agentgym.train.warm_start.plans import WarmStart
 from tests.observers import Seen
 from tests.scripted_engine import ScriptedEngine, ScriptedImitation
 from tests.toys import ToyEngines
@@ -244,23 +243,6 @@ def test_one_without_episodes_ends_after_it_and_goes_on_when_they_are_raised(
     assert more.warm_start == alone.warm_start
 
 
-def test_no_episodes_without_a_warm_start_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="episodes = 0"):
-        trainer(tmp_path, episodes=0, warm_start=False).train()
-
-
-@pytest.mark.slow
-def test_training_after_it_keeps_its_weights_where_none_are_better(
-    tmp_path: Path,
-) -> None:
-    result = trainer(tmp_path, early_stop=False, yes=True, episodes=16).train()
-
-    assert (result.steps, result.weights_step) == (4, 0)
-    assert result.metrics.pass_1.value == 1.0
-    kept = RunFolder(tmp_path / "runs" / "run").checkpoints()
-    assert kept[0].name == "step-000000"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("phase", ["plans", "imitation", "warmed", "validation"])
 def test_an_interrupted_one_goes_on_where_it_was(
@@ -309,32 +291,6 @@ def test_tasks_without_a_plan_are_no_part_of_it(
     assert (result.imitated.tasks, result.imitated.failed) == (10, {})
     sequences = [s for batch in engines[0].imitated for s in batch.sequences]
     assert all(b"turn_on" in bytes(s.ids) for s in sequences)
-
-
-@pytest.mark.slow
-def test_plans_are_looked_for_until_there_are_enough(tmp_path: Path) -> None:
-    """Of so few tasks as are needed none has one."""
-    result = trainer(tmp_path, known=60).train()
-
-    assert result.imitated is not None
-    assert result.imitated.tasks == 10
-
-
-def test_plans_kept_apart_are_not_called_left_out() -> None:
-    made = WarmStart(tasks=320, imitated=291, failed={"x": 5}, updates=9, loss=0.1)
-    assert "291 training tasks imitated, 5 left out" in made.words()
-
-
-@pytest.mark.slow
-def test_few_tasks_are_gone_through_until_there_were_enough_updates(
-    tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fine_tuning, "LEAST_UPDATES", 7)
-
-    result = trainer(tmp_path).train()
-
-    assert result.imitated is not None
-    assert result.imitated.updates == len(engines[0].imitated) == 9
 
 
 @pytest.mark.slow
@@ -406,16 +362,6 @@ def test_a_weak_baseline_is_told_of_it(tmp_path: Path) -> None:
     result = resumed.train(resume=tmp_path / "runs" / "run", warm_start=True)
 
     assert result.warm_start is not None
-
-
-def test_a_weak_baseline_that_cannot_be_helped_so_is_not_told_of_it(
-    tmp_path: Path,
-) -> None:
-    watching = Seen()
-    with pytest.raises(TrainingFailedError):
-        trainer(tmp_path, plans=False, warm_start=False, progress=watching).train()
-
-    assert not any("--warm-start" in text for text in watching.facts)
 
 
 @pytest.mark.slow

@@ -174,11 +174,11 @@ def show_run(
     as_json: AsJson = False,
 ) -> None:
     """Show a run: its settings, its steps, and its result once there is one."""
-    from agentgym.train.result import TrainingResult
-    from agentgym.train.run_folder import RunFolder
+    from agentgym.evaluate.shown import ShownResult
+    from agentgym.train.run_folder import RunFolder, read_result
 
     folder = RunFolder.open(run, output)
-    record, result = folder.record(), TrainingResult.load(folder.path)
+    record = folder.record()
     record["status"] = run_status(folder.path, record)
     if html is not None:
         from agentgym.evaluate.result import write_text
@@ -188,14 +188,15 @@ def show_run(
         write_text(html, page)
         progress_console(as_json).print(f"The report is {html}", soft_wrap=True)
     if as_json:
-        more = {"steps": folder.metrics(), "machine": machine_of(folder.path)}
-        print_json({**record, **more, "result": result})
+        machine, plain = machine_of(folder.path), read_result(folder.path, dict)
+        more = {"steps": folder.metrics(), "machine": machine, "result": plain}
+        print_json({**record, **more})
     else:
         from agentgym.ui.run import run_view
 
-        shown = None if result is None else result.shown
+        result = read_result(folder.path, lambda data: ShownResult.read(data["shown"]))
         cost = bill(folder.path)
-        progress_console().print(run_view(folder, record["status"], shown, cost))
+        progress_console().print(run_view(folder, record["status"], result, cost))
 
 
 @runs.command("audit")

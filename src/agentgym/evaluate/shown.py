@@ -1,7 +1,11 @@
-"""ShownResult: the words and table cells of a run's result, apart from the drawing."""
+"""A run's result as it is shown: words and table cells, apart from how they are drawn.
+
+result.json keeps them, so that showing a result computes nothing.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 Span = tuple[str, str]
 """A text, and its style in the terminal."""
@@ -46,6 +50,11 @@ class Compared:
     size: str
     rows: Sequence[MetricRow]
 
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        """Return the table that was written as JSON."""
+        return cls(data["size"], [MetricRow(**row) for row in data["rows"]])
+
 
 @dataclass(frozen=True, kw_only=True)
 class ShownResult:
@@ -77,3 +86,15 @@ class ShownResult:
     saved: str
     next_steps: Sequence[str]
     use: str
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Self:
+        """Return the result that was written as JSON."""
+        tables = {
+            "main": Compared.read(data["main"]),
+            "families": [MetricRow(**row) for row in data["families"]],
+            "further": {
+                name: Compared.read(part) for name, part in data["further"].items()
+            },
+        }
+        return cls(**{**data, **tables})

@@ -4,20 +4,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, computed_field, model_validator
 
 from agentgym.core.agent import COMMAND, is_command
 from agentgym.core.config import agent_reference
-from agentgym.core.files import parse_json, write_json
+from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.core.notebook import Shown
 from agentgym.core.records import Record
-from agentgym.errors import (
-    AgentGymError,
-    RunFolderError,
-    TrainingFailedError,
-    first_problem,
-)
+from agentgym.errors import AgentGymError, TrainingFailedError, first_problem
 from agentgym.evaluate.compare import (
     ALPHA,
     Comparison,
@@ -34,11 +29,11 @@ from agentgym.evaluate.shown import ShownResult, Span
 from agentgym.scenarios.packs import is_tasks_file
 from agentgym.train.export import Saved
 from agentgym.train.forgetting import Forgetting
+from agentgym.train.run_folder import RESULT_FILE, read_result
 from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.warm_start.plans import WarmStart
 
 SPENT = "budget spent"
-RESULT_FILE = "result.json"
 _STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bold"}
 
 
@@ -133,24 +128,25 @@ class TrainingResult(Shown, Record):
         Raises:
             RunFolderError: ``result.json`` exists but cannot be read.
         """
-        path = run / RESULT_FILE
-        try:
-            return cls.model_validate(parse_json(path.read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            problem = str(error)
-            if isinstance(error, ValidationError):
-                problem = first_problem(error)
-            raise RunFolderError(
-                f"{path} cannot be read: {problem}. Another version of agentgym may "
-                "have written it: install that one to see the result, or move the file "
-                "away to do without it."
-            ) from None
+        return read_result(run, cls._read)
 
+    @classmethod
+    def _read(cls, data: Any) -> Self:
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise ValueError(first_problem(error)) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_shown(cls, data: Any) -> Any:
+        is_written = isinstance(data, dict) and "shown" in data
+        return {k: v for k, v in data.items() if k != "shown"} if is_written else data
+
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def shown(self) -> ShownResult:
-        """The words and tables of this result."""
+        """The words and tables of this result; result.json keeps them."""
         return _shown(self)
 
     def write(self) -> None:

@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -48,6 +48,7 @@ _KEPT = 2  # number of checkpoints
 _PAUSES = (LimitReached, MachineTakenError, StoreError, UnreachableError, OSError)
 """Errors after which a run counts as interrupted: it can be resumed."""
 CREDIT_FILE = "credit.jsonl"
+RESULT_FILE = "result.json"
 
 
 @dataclass(frozen=True)
@@ -366,6 +367,31 @@ def _unwritable(path: Path, why: str) -> RunFolderError:
     return RunFolderError(
         f"Cannot write the run folder {path}: {why}. Choose another with --output."
     )
+
+
+def read_result[Read](run: Path, read: Callable[[Any], Read]) -> Read | None:
+    """Convert a run's result.json with ``read``; None before the run's end.
+
+    Raises:
+        RunFolderError: ``result.json`` exists but cannot be read.
+    """
+    path = run / RESULT_FILE
+    try:
+        return read(parse_json(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunFolderError(
+            f"{path} cannot be read: {error}. Make it readable, or move it away to do "
+            "without the result."
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        missing = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise RunFolderError(
+            f"{path} cannot be read: {missing}. Another version of agentgym "
+            "may have written it: install that one to see the result, or move the file "
+            "away to do without it."
+        ) from None
 
 
 def list_runs(output: Path) -> list[RunFolder]:

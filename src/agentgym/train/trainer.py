@@ -449,12 +449,14 @@ def _ended_helpfully(run: RunFolder, *, is_new: bool) -> Iterator[None]:
     try:
         yield
     except (UsageError, TrainingInterrupted, KeyboardInterrupt) as error:
+        logger.info("Training ends early: %s: %s", type(error).__name__, error)
         if is_new:
             run.discard_unless_begun()
         if isinstance(error, KeyboardInterrupt):
             raise run.interrupted() from None
         raise
     except Exception as error:
+        logger.info("Training ends early: %s: %s", type(error).__name__, error)
         is_vain = isinstance(error, TrainingFailedError) and not error.resumable
         says_how = isinstance(error, LimitReached)
         if run.can_go_on() and not is_vain and not says_how:

@@ -178,13 +178,6 @@ def test_pay_without_a_known_plan_is_compared_with_the_highest(
     assert "tasks without a known plan: 'no call'" in found[name].why
 
 
-def test_tasks_that_are_no_json_are_found(pack: Path) -> None:
-    change(pack, "goal={", 'goal={"rooms": tuple(rooms), ')
-    change(pack, '_temperature", task.goal', '_temperature", {}')
-    found = look("determinism")["determinism"]
-    assert "changes on its way to a worker" in found.why
-
-
 def test_long_prompts_are_a_warning(pack: Path) -> None:
     change(pack, 'than 25 degrees."', 'than 25 degrees." * 99')
     findings = look()
@@ -294,21 +287,6 @@ def test_a_split_that_cannot_be_made_hides_no_other_finding(
         "splits",
         "determinism",
     }
-
-
-def test_a_prompt_that_raises_is_a_finding(pack: Path, agentgym: Command) -> None:
-    change(pack, 'return "You control', 'return 1 / 0 * "You control')
-    checked = agentgym("scenarios", "check", "heating", "--tasks", "2", "--json")
-    assert checked.code == 1
-    found = {each["name"]: each for each in json.loads(checked.out)["tripwires"]}
-    assert "ZeroDivisionError" in found["prompts"]["why"]
-    assert found["rewards"]["status"] == "pass"
-
-
-async def test_a_check_inside_an_event_loop_plays_the_same(pack: Path) -> None:
-    findings = check_scenario("heating", tasks=4)
-    assert {finding.status for finding in findings} == {"pass"}
-    assert len(findings) == 15
 
 
 @pytest.mark.slow
