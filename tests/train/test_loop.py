@@ -14,6 +14,7 @@ from agentgym.evaluate import events
 from agentgym.train import loop
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
+from agentgym.train.stopping import ENDS
 from agentgym.train.trained_agent import TrainedAgent
 from tests.observers import Seen
 from tests.scripted_engine import ScriptedEngine
@@ -309,7 +310,7 @@ def test_a_run_ends_when_the_policy_stops_calling_the_right_tools(
 ) -> None:
     result = trainer(tmp_path, 3, silent=4, episodes=64, eval_every=2).train()
 
-    assert result.stopped == loop.ENDS["collapsed"]
+    assert result.stopped == ENDS["collapsed"]
     assert (result.steps, result.weights_step) == (6, 2)
     with pytest.raises(TrainingFailedError, match="the agent is as it was before"):
         trainer(tmp_path / "2", 3, silent=4, episodes=64, eval_every=100).train()

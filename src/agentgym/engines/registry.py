@@ -6,7 +6,6 @@ from agentgym.core.config import AUTO_ENGINE, TrainingConfig
 from agentgym.core.registry import Registry
 from agentgym.core.settings import about
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
-from agentgym.engines.lengths import paced
 from agentgym.errors import ModelError, UnsupportedError
 from agentgym.models.reference import is_remote
 from agentgym.plugins import registered
@@ -59,6 +58,8 @@ def check_engine(config: TrainingConfig) -> EngineSummary:
 
 def paced_settings(config: TrainingConfig) -> TrainingConfig:
     """Fill in unset settings: length limits, the rollout timeout and concurrency."""
+    from agentgym.engines.lengths import paced  # it reads chat templates
+
     factory = _factory(config)
     try:
         return paced(factory.paced(config))

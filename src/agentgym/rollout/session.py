@@ -13,7 +13,6 @@ from agentgym.core.files import Beat, no_beat, require_writable_state
 from agentgym.core.policy import Policy, RegisteredPolicy, ServedPolicy
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import ProviderError, UsageError
-from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.prompt_overrides import Wording
@@ -188,6 +187,7 @@ def gateway_settings(config: TrainingConfig, **more: Any) -> "GatewaySettings":
 
 def check_rollouts(config: TrainingConfig) -> tuple[Scenario, str]:
     """Check the scenario, the framework, the agent and the sandbox before a run."""
+    from agentgym.integrations.agent_import import load_agent
     from agentgym.sandbox.ladder import described, tried
 
     require_writable_state()

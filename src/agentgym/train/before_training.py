@@ -7,12 +7,12 @@ from agentgym.evaluate.ranker import is_judged
 from agentgym.train.run_context import RunContext
 from agentgym.train.time_limit import RunClock
 from agentgym.train.validation import Evaluator
-from agentgym.train.warm_start.fine_tuning import FineTuning
-from agentgym.train.warm_start.plans import can_imitate
 
 
 def offer_warm_start(run: RunContext) -> str:
     """Offer a warm start if it would help; return an unanswered offer, else ""."""
+    from agentgym.train.warm_start.plans import can_imitate
+
     state, config = run.state, run.config
     if config.warm_start or state.step or not can_imitate(config, run.scenario):
         return ""
@@ -27,6 +27,8 @@ def offer_warm_start(run: RunContext) -> str:
 
 def warm_start(run: RunContext, evaluator: Evaluator, clock: RunClock) -> None:
     """Fine-tune on the calls that tasks need, then measure; skip finished parts."""
+    from agentgym.train.warm_start.fine_tuning import FineTuning
+
     state = run.state
     if state.warm_start is None:
         if state.step:

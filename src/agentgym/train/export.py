@@ -13,6 +13,7 @@ from agentgym.core.records import FrozenRecord
 from agentgym.errors import AgentGymError, UsageError
 from agentgym.evaluate.compare import lost_families, solves_more
 from agentgym.evaluate.metrics import Metrics
+from agentgym.evaluate.numbers import percent
 from agentgym.models.folder import model_source, name_base
 from agentgym.models.template import keep_template, template_of
 from agentgym.scenarios.base import Scenario
@@ -84,6 +85,21 @@ def export_agent(
         ).write_card()
     agent = TrainedAgent.load(folder.resolve())
     return keep(agent, config.agent_name, is_measured=is_measured)
+
+
+def export_best(run: "RunContext") -> str | None:
+    """Save the best validated weights of a run as a version; say which, if any."""
+    best, found = run.folder.best_checkpoint(run.state), run.state.best_validation
+    if best is None or found is None:
+        return None
+    run.engine.load_checkpoint(best)
+    step = run.state.watch.best_step
+    saved = export_agent(run, step, found, is_measured=False)
+    return (
+        f"The best weights so far, of step {step} (validation "
+        f"{percent(found.pass_1.value)}), are {saved.name}. {saved.name} is not the "
+        "default: it was not measured on held-out tasks."
+    )
 
 
 class Identity(NamedTuple):

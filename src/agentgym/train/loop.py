@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentgym.core.components import tokens_name
 from agentgym.core.task import Task
@@ -20,12 +20,9 @@ from agentgym.engines.base import UpdateMetrics
 from agentgym.engines.registry import create_engine
 from agentgym.errors import TrainingFailedError, TrainingInterrupted
 from agentgym.evaluate import events
-from agentgym.evaluate.advice import next_steps
 from agentgym.evaluate.events import Observer, Plan, StepReport
 from agentgym.evaluate.metrics import Metrics, TaskResult, check_roles
-from agentgym.evaluate.numbers import percent
 from agentgym.evaluate.ranker import Ranker, open_judge
-from agentgym.models.folder import is_small
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.train.batch import BatchBuilder, Credited, credit_lines, report_step
 from agentgym.train.before_training import (
@@ -33,27 +30,17 @@ from agentgym.train.before_training import (
     offer_warm_start,
     warm_start,
 )
-from agentgym.train.export import export_agent
 from agentgym.train.resource_use import Began
-from agentgym.train.result import SPENT, Artifacts, TrainingResult, require_trained
 from agentgym.train.run_context import RunContext
 from agentgym.train.run_folder import RunFolder
-from agentgym.train.stopping import End
+from agentgym.train.stopping import ENDS, SPENT, TIME_SPENT
 from agentgym.train.tasks import TaskStream
 from agentgym.train.time_limit import RunClock
 from agentgym.train.tracking import open_tracker
 from agentgym.train.validation import Evaluator
-from agentgym.train.warm_start.plans import can_imitate
 
-TIME_SPENT = "time spent"
-ENDS: dict[End, str] = {
-    "goal": "the goal is reached",
-    "out_of_reach": "the goal is out of reach within the budget",
-    "settled": "validation has stopped rising",
-    "no_signal": "nothing is left to learn from the training tasks",
-    "collapsed": "the policy has almost stopped calling the right tools",
-}
-"""Why a run ended before its budget did, in words."""
+if TYPE_CHECKING:
+    from agentgym.train.result import TrainingResult
 
 
 class TrainingLoop:
@@ -70,7 +57,7 @@ class TrainingLoop:
         self._clock = RunClock(self._run)
         self._evaluator = Evaluator(self._run, self._clock.rollout_ended)
 
-    def run(self) -> TrainingResult:
+    def run(self) -> "TrainingResult":
         """Start or resume the run, and return its result."""
         run = self._run
         with (
@@ -270,51 +257,14 @@ class TrainingLoop:
         if state.stopping.has_collapsed(state.start.right_tool.value):
             state.end = "collapsed"
 
-    def _finish(self, stopped: str) -> TrainingResult:
+    def _finish(self, stopped: str) -> "TrainingResult":
         """Measure the best weights, export them, and write and return the result."""
+        from agentgym.train.result import finish
+
         run, evaluator = self._run, self._evaluator
-        state, before, warmed = run.state, run.state.baseline, run.state.warmed
-        require_trained(state.ledger, run.folder.path, warmed=bool(warmed))
+        _require_trained(run)
         weights = evaluator.load_best_weights(self._steps_left)
-        after = evaluator.at_end(weights)
-        main, *others = before
-        saved = export_agent(run, weights, after[main])
-        run.use.update()
-        result = TrainingResult(
-            scenario=run.scenario.name,
-            config=run.config.model_dump(mode="json"),
-            baseline=before[main],
-            metrics=after[main],
-            breakdown={name: (before[name], after[name]) for name in others},
-            warm_start=warmed.get(main),
-            warm_breakdown={name: warmed[name] for name in others if warmed},
-            imitated=state.warm_start,
-            criteria=run.config.goal or run.scenario.success_criteria(),
-            validations=state.watch.history,
-            next_steps=next_steps(
-                before[main],
-                after[main],
-                remarks=[remark.text for remark in state.watch.remarks],
-                may_imitate=(
-                    not run.config.warm_start and can_imitate(run.config, run.scenario)
-                ),
-                is_small=is_small(run.config.model),
-            ),
-            stopped=stopped,
-            steps=state.step,
-            weights_step=weights,
-            episodes=state.episodes,
-            device=run.plan.device,
-            wall_seconds=state.wall_seconds,
-            cpu_seconds=state.cpu_seconds,
-            peak_memory_mb=run.use.peak_memory_mb,
-            ledger=state.ledger,
-            forgetting=state.forgetting and state.forgetting.without_answers(),
-            saved=saved,
-            artifacts=Artifacts(run=run.folder.path, agent=run.folder.path / "agent"),
-        )
-        result.write()
-        return result
+        return finish(run, stopped, weights, evaluator.at_end(weights))
 
     @contextmanager
     def _best_weights_kept(self) -> Iterator[None]:
@@ -326,18 +276,21 @@ class TrainingLoop:
             if not run.interrupt.requested:
                 raise
             run.interrupt.wait(0)  # this signal has been handled
+            from agentgym.train.export import export_best
+
             error = run.folder.interrupted()
-            best, found = (
-                run.folder.best_checkpoint(run.state),
-                run.state.best_validation,
-            )
-            if best is None or found is None:
+            if (kept := export_best(run)) is None:
                 raise error from None
-            run.engine.load_checkpoint(best)
-            step = run.state.watch.best_step
-            saved = export_agent(run, step, found, is_measured=False)
-            raise error.keeping(
-                f"The best weights so far, of step {step} (validation "
-                f"{percent(found.pass_1.value)}), are {saved.name}. {saved.name} is "
-                "not the default: it was not measured on held-out tasks."
-            ) from None
+            raise error.keeping(kept) from None
+
+
+def _require_trained(run: RunContext) -> None:
+    """Raise TrainingFailedError if neither steps nor a warm start trained a call."""
+    ledger = run.state.ledger
+    if not ledger.trained and not run.state.warmed:
+        raise TrainingFailedError(
+            f"None of {ledger.calls:,} model calls was trained"
+            f"{ledger.why_untrained()}. The policy is as it was before, and nothing "
+            f"was saved. See `agentgym doctor {run.folder.path}`.",
+            resumable=False,
+        )

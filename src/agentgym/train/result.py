@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, ValidationError, computed_field, model_validator
 
@@ -12,7 +12,8 @@ from agentgym.core.files import write_json
 from agentgym.core.ledger import Ledger
 from agentgym.core.notebook import Shown
 from agentgym.core.records import Record
-from agentgym.errors import AgentGymError, TrainingFailedError, first_problem
+from agentgym.errors import AgentGymError, first_problem
+from agentgym.evaluate.advice import next_steps
 from agentgym.evaluate.compare import (
     ALPHA,
     Comparison,
@@ -26,29 +27,19 @@ from agentgym.evaluate.intervals import points
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import duration, percent, plural
 from agentgym.evaluate.shown import ShownResult, Span
+from agentgym.models.folder import is_small
 from agentgym.scenarios.packs import is_tasks_file
-from agentgym.train.export import Saved
+from agentgym.train.export import Saved, export_agent
 from agentgym.train.forgetting import Forgetting
 from agentgym.train.run_folder import RESULT_FILE, read_result
+from agentgym.train.run_state import WarmStart
+from agentgym.train.stopping import SPENT
 from agentgym.train.trained_agent import TrainedAgent
-from agentgym.train.warm_start.plans import WarmStart
 
-SPENT = "budget spent"
+if TYPE_CHECKING:
+    from agentgym.train.run_context import RunContext
+
 _STYLES = {"helped": "bold green", "hurt": "bold red", "made no difference": "bold"}
-
-
-def require_trained(ledger: Ledger, run: Path, *, warmed: bool) -> None:
-    """Raise TrainingFailedError if a run has trained no model call.
-
-    A run with a warm start (``warmed``) has trained the policy in any case.
-    """
-    if not ledger.trained and not warmed:
-        raise TrainingFailedError(
-            f"None of {ledger.calls:,} model calls was trained"
-            f"{ledger.why_untrained()}. The policy is as it was before, and nothing "
-            f"was saved. See `agentgym doctor {run}`.",
-            resumable=False,
-        )
 
 
 class Artifacts(Record):
@@ -273,6 +264,56 @@ class TrainingResult(Shown, Record):
         ``options`` are the arguments of ``TrainedAgent.to_crewai``.
         """
         return self.trained.to_crewai(**options)
+
+
+def finish(
+    run: "RunContext", stopped: str, weights: int, after: dict[str, Metrics]
+) -> TrainingResult:
+    """Export the engine's weights, and write and return the run's result.
+
+    ``stopped`` says why training ended. The weights had ``weights`` updates; ``after``
+    has their metrics by held-out set, the main set first.
+    """
+    from agentgym.train.warm_start.plans import can_imitate
+
+    state, config = run.state, run.config
+    before, warmed = state.baseline, state.warmed
+    main, *others = before
+    saved = export_agent(run, weights, after[main])
+    run.use.update()
+    result = TrainingResult(
+        scenario=run.scenario.name,
+        config=config.model_dump(mode="json"),
+        baseline=before[main],
+        metrics=after[main],
+        breakdown={name: (before[name], after[name]) for name in others},
+        warm_start=warmed.get(main),
+        warm_breakdown={name: warmed[name] for name in others if warmed},
+        imitated=state.warm_start,
+        criteria=config.goal or run.scenario.success_criteria(),
+        validations=state.watch.history,
+        next_steps=next_steps(
+            before[main],
+            after[main],
+            remarks=[remark.text for remark in state.watch.remarks],
+            may_imitate=not config.warm_start and can_imitate(config, run.scenario),
+            is_small=is_small(config.model),
+        ),
+        stopped=stopped,
+        steps=state.step,
+        weights_step=weights,
+        episodes=state.episodes,
+        device=run.plan.device,
+        wall_seconds=state.wall_seconds,
+        cpu_seconds=state.cpu_seconds,
+        peak_memory_mb=run.use.peak_memory_mb,
+        ledger=state.ledger,
+        forgetting=state.forgetting and state.forgetting.without_answers(),
+        saved=saved,
+        artifacts=Artifacts(run=run.folder.path, agent=run.folder.path / "agent"),
+    )
+    result.write()
+    return result
 
 
 def effect_lines(result: TrainingResult) -> list[tuple[str, str]]:

@@ -63,6 +63,14 @@ End = Literal["goal", "out_of_reach", "settled", "no_signal", "collapsed"]
 all earn the same, so that nothing is left to learn from them. ``collapsed``: the policy
 has almost stopped calling the right tools.
 """
+ENDS: dict[End, str] = {
+    "goal": "the goal is reached",
+    "out_of_reach": "the goal is out of reach within the budget",
+    "settled": "validation has stopped rising",
+    "no_signal": "nothing is left to learn from the training tasks",
+    "collapsed": "the policy has almost stopped calling the right tools",
+}
+SPENT, TIME_SPENT = "budget spent", "time spent"
 Goal = Mapping[MetricName, float]
 """The minimum of each metric, 0..1."""
 Shares = dict[str, tuple[float, int]]

@@ -20,7 +20,6 @@ from agentgym.evaluate import events
 from agentgym.evaluate.numbers import duration, plural
 from agentgym.scenarios.task_lists import held_out_count
 from agentgym.train.run_context import RunContext
-from agentgym.train.warm_start.fine_tuning import most_tasks
 
 TIMED_ROLLOUTS = 16
 """Upper limit on the rollouts that are timed at the start, to predict a run's time."""
@@ -121,6 +120,8 @@ class RunClock:
         Raises:
             UsageError: Not even the smallest sizes fit.
         """
+        from agentgym.train.warm_start.fine_tuning import most_tasks
+
         config, rest = self._run.config, self.sizes_of_rest(left, each)
         rollouts = _HELD_OUT_SHARE * left / ((2 + config.warm_start) * each)
         tasks = self._most_tasks(rollouts)

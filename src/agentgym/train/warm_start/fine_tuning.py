@@ -26,12 +26,12 @@ from agentgym.rollout.session import RolloutSession, worker_count
 from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import needs_of
 from agentgym.train.batch import merged
+from agentgym.train.run_state import WarmStart
 from agentgym.train.warm_start.plans import (
     ANSWER,
     FORM,
     PlanPolicy,
     Routes,
-    WarmStart,
     tasks_to_imitate,
 )
 

@@ -7,14 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from pydantic import Field
-
 from agentgym.core.config import TrainingConfig
 from agentgym.core.json_schema import properties
 from agentgym.core.made_up import NoValueError
 from agentgym.core.needs import NeededCall
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
-from agentgym.core.records import FrozenRecord
 from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import RequestedCall
 from agentgym.engines.base import Imitation
@@ -168,38 +165,6 @@ _LOOKED_AT = 100
 """Number of training tasks to look at; at least one must list its needed calls."""
 Planned = tuple[Task, Sequence[NeededCall]]
 """A plan: a task with the calls that it needs."""
-
-
-class WarmStart(FrozenRecord):
-    """The record of a warm start.
-
-    Attributes:
-        tasks: Number of training tasks whose calls were run.
-        imitated: Number of tasks that the model learned from: their calls solved them,
-            and they were not held out.
-        failed: Number of tasks that their calls did not solve, by reason.
-        loss: Mean loss per imitated token in the last updates, in nats.
-        held_out_loss: Final loss per token of tasks kept out of the warm start, in
-            nats; None if not measured.
-    """
-
-    tasks: int
-    imitated: int
-    failed: dict[str, int] = Field(default_factory=dict)
-    updates: int
-    loss: float
-    held_out_loss: float | None = None
-
-    def words(self) -> str:
-        """Describe the warm start in a sentence."""
-        left_out = f", {sum(self.failed.values()):,} left out" * bool(self.failed)
-        apart = ""
-        if self.held_out_loss is not None:
-            apart = f", {self.held_out_loss:.2f} on plans kept apart"
-        return (
-            f"the calls of {self.imitated:,} training tasks imitated{left_out}; loss "
-            f"{self.loss:.2f} nats a token{apart}"
-        )
 
 
 def calls_known(scenario: Scenario, seed: int) -> bool:
