@@ -156,20 +156,10 @@ def test_use_chooses_the_default(
     ("name", "told"),
     [
         ("coding", "'coding' does not say which version"),
-        ("coding@", "'coding@' means no version of coding: write a number"),
-        ("coding@0", "'coding@0' means no version of coding: write a number"),
-        ("coding@01", "'coding@01' means no version of coding"),
         ("coding@x", "Available: coding@1, coding@2."),
-        ("coding@1@2", "'coding@1@2' means no version"),
         ("coding@7", "No version of coding is named 'coding@7'."),
-        ("a\0b", "No trained agent is named"),
         ("codign@1", "Did you mean 'coding@1'? Available: "),
-        ("@1", "No trained agent is named '@1'"),
-        ("../x", "No trained agent is named '../x'"),
         ("../agents/coding@1", "No trained agent is named '../agents/coding@1'"),
-        ("", "No trained agent is named ''"),
-        ("made", "'made' does not say which version"),
-        ("x" * 300, "No trained agent is named 'xxx"),
     ],
 )
 def test_use_refuses_what_is_no_version(

@@ -1,14 +1,9 @@
 """Help, completion, ``--set`` and ``--log-level``."""
 
 import json
-import os
 
 import pytest
 
-from agentgym.core.machines import RENTED
-from agentgym.engines.device import check_device
-from agentgym.errors import GPUNotAvailableError
-from agentgym.plugins.cloud.base import PROVIDERS
 from tests.cli.conftest import Command
 
 GROUPS = ("scenarios", "tasks", "runs", "agents", "engine", "gpu")
@@ -111,19 +106,6 @@ def test_log_level_shows_the_log_wherever_it_stands(agentgym: Command) -> None:
     ended = agentgym("runs", "list", "--log-level", "loud")
     assert ended.code == 2
     assert "--log-level loud: choose one of debug, info" in ended.err
-
-
-def test_without_a_gpu_the_providers_and_their_keys_are_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if any(name.startswith("nvidia") for name in os.listdir("/dev")):
-        pytest.skip("there is a GPU")
-    with pytest.raises(GPUNotAvailableError) as caught:
-        check_device("local")
-    for name, key in RENTED.items():
-        assert f"--gpu {name}" in str(caught.value)
-        assert key in str(caught.value)
-        assert getattr(PROVIDERS.get(name), "key", "") == key
 
 
 def test_an_option_of_another_spelling_is_suggested(agentgym: Command) -> None:

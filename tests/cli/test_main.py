@@ -167,14 +167,3 @@ def test_a_message_breaks_between_words_and_not_in_commands(
     *lines, last = for_terminal(text).splitlines()
     assert lines == ["Write some with", "`agentgym tasks starter`,", "please:"]
     assert last == text.splitlines()[-1]
-
-
-def test_a_deleted_folder_is_said(
-    agentgym: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    ended = agentgym("runs", "list")
-    assert (ended.code, "was deleted" in ended.err) == (2, True)

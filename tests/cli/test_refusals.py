@@ -54,24 +54,6 @@ def node(state):
     return {"messages": [llm.invoke(state["messages"])]}
 agent = one_node(node)
 """
-_THREAD = """
-def node(state):
-    told = []
-    ask = lambda: told.append(llm.bind_tools([refund]).invoke(state["messages"]))
-    thread = threading.Thread(target=ask)
-    thread.start()
-    thread.join()
-    return {"messages": told}
-agent = one_node(node)
-"""
-_KEY = """
-class Desk(MessagesState):
-    shop: str
-def node(state):
-    shop = state["shop"]
-    return {"messages": [llm.bind_tools([refund]).invoke(state["messages"])]}
-agent = one_node(node, Desk)
-"""
 
 
 class Desk:
@@ -138,13 +120,6 @@ def test_options_that_may_do_are_in_the_command(
     ("app", "call", "reason", "mended"),
     [
         (_MUTE, {}, "its model was offered no tool", _AGENT),
-        (_THREAD, {}, "asked outside of the rollout", _AGENT),
-        (
-            _KEY,
-            {},
-            "If a key of its state is missing",
-            _KEY.replace('state["shop"]', '"north"'),
-        ),
         (_AGENT, {"tool": "refnud"}, "Did you mean 'refund'?", _AGENT),
         (_AGENT, {"args": {"number": 1}}, "Tasks expect calls that its tools", _AGENT),
     ],
@@ -168,15 +143,3 @@ def test_an_agent_of_other_tools_gets_tasks_of_its_own(desk: Desk) -> None:
     *_, command = desk.type("inspect desk_app:agent coding").err.splitlines()
     ended = desk.type(command.removeprefix("    agentgym "))
     assert "Wrote agent_tasks.jsonl" in ended.err
-
-
-@pytest.mark.slow
-def test_training_ends_with_the_same_command(desk: Desk) -> None:
-    desk.write(_BY_HAND)
-    words = "train --agent desk_app:agent --tasks tasks.jsonl --tools stub --dry-run"
-    refused = desk.type(words)
-    assert refused.code == 2
-    assert "cannot be trained on tasks as it is" in " ".join(refused.err.split())
-    command = refused.err.splitlines()[-1].removeprefix("    agentgym ")
-    assert command == f"{words} --tools live --allow-tool refund"
-    assert desk.type(command).code == 0

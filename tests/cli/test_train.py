@@ -162,8 +162,6 @@ def test_a_resumed_run_takes_what_may_change(
         (["--config", "run.yaml"], "leave --config"),
         (["--dry-run"], "leave --config"),
         (["--seed", "3"], "leave out: seed"),
-        (["--model", "other"], "leave out: model"),
-        (["--seed", "3"], "may change: gpu, "),
     ],
     ids=str,
 )
@@ -183,21 +181,12 @@ def test_resume_keeps_the_settings_of_the_run(
         (["codign"], 2, "Did you mean 'coding'?"),
         (["coding", "--framework", "langchian"], 2, "Did you mean 'langchain'?"),
         (["coding", "--episodes", "0"], 2, "episodes = 0"),
-        (["coding", "--episodes", "1" + 30 * "0"], 2, "less than or equal to 100000"),
-        (["coding", "--name", 300 * "n"], 2, "the name takes 300 bytes"),
         (["coding", "--name", "a/b"], 2, "a name has letters"),
-        (["coding", "--output", 300 * "o"], 1, "File name too long"),
-        (["--resume", 300 * "r"], 2, "No run is named 'rrr"),
-        (["--config", "file"], 2, "The configuration file is empty"),
+        (["coding", "--output", 300 * "o"], 2, "is longer than a file's may be"),
         (["coding", "--model", "./file"], 2, "./file is a file, not a model"),
-        (["coding", "--engine", "cloud"], 2, "No engine is named 'cloud'"),
         (["coding", "--engine", "verl"], 2, "agentgym engine install verl"),
-        (["coding", "--engine", "lightning"], 2, "agentgym engine install lightning"),
         (["coding", "--engine=verl", "verl.trainer.nnode=2"], 2, "'trainer.nnodes'"),
-        (["coding", "nonsense"], 2, "write KEY=VALUE, as in learning_rate=1e-4"),
-        (["coding", "verl.nodes=2"], 2, "nodes = 2 is a setting of --engine verl"),
         (["coding", "algorithm=ppo"], 2, "algorithm = 'ppo' with engine = 'local'"),
-        (["--config", "absent.yaml"], 2, "absent.yaml"),
         (["--resume", "absent"], 2, "No run is named 'absent'"),
         (["coding", "--output", "file"], 1, "Cannot write the run folder"),
     ],
@@ -219,8 +208,6 @@ def test_bad_input_is_one_paragraph(
     ("damage", "part"),
     [
         ("cut", "are damaged: the file has 100,000 bytes and not the"),
-        ("cut in its header", "cannot be read: the file ends within its header"),
-        ("empty", "cannot be read: unpack requires"),
         ("no tokenizer", "holds no tokenizer (tokenizer.json)"),
     ],
 )
@@ -228,9 +215,8 @@ def test_a_model_that_is_not_whole_is_refused_before_it_is_loaded(
     agentgym: Command, verb: str, damage: str, part: str
 ) -> None:
     shutil.copytree(nano_path(), "m")
-    sizes = {"cut": 100_000, "cut in its header": 100, "empty": 0}
-    if damage in sizes:
-        os.truncate("m/model.safetensors", sizes[damage])
+    if damage == "cut":
+        os.truncate("m/model.safetensors", 100_000)
     else:
         Path("m/tokenizer.json").unlink()
     ended = agentgym(verb, "coding", "--model", "m")
@@ -287,13 +273,10 @@ def test_home_that_cannot_be_written_is_found_before_training(
     [
         (["--agent", "nosuch:thing"], "No module named 'nosuch'"),
         (["--agent", "mine:thing"], "Module 'mine' has no 'thing'"),
-        (["--agent", "mine"], "Did you mean 'mine:make'?"),
-        (["--agent", "other"], "No agent of this project is named 'other'."),
         (["--agent", "broken:make"], "broken.py, line 1: ZeroDivisionError"),
         (["--model", "gpt-4.1-mini"], "write openai:gpt-4.1-mini"),
         (["--agent", "mine:make", "--framework", "native"], "needs a framework"),
         (["--set", "tracker=wandb"], install_command("wandb")),
-        (["--set", "tracker=tensorboard"], install_command("local")),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else None,
 )
@@ -321,39 +304,6 @@ def test_what_cannot_run_is_refused_before_anything_is_loaded(
     assert ended.out.startswith(f"Importing {words[1]}, and trying") == is_imported
     assert ended.err.count("\n") == 1
     assert not Path("runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (["--name", "old"], "runs/old already holds a run"),
-        (["--name", "thesis"], "runs/thesis holds other files"),
-        (["--output", "file"], "Cannot write the run folder file/"),
-        (
-            ["--output", "file/in/it", "--name", "x"],
-            "Cannot write the run folder file/",
-        ),
-    ],
-    ids=lambda words: " ".join(words) if isinstance(words, list) else None,
-)
-def test_dry_run_refuses_the_folder_that_the_run_would(
-    agentgym: Command, words: list[str], part: str
-) -> None:
-    RunFolder.create(TrainingConfig.create(name="old"))
-    Path("runs/thesis").mkdir()
-    Path("runs/thesis/chapter.tex").write_text("")
-    Path("file").write_text("")
-    before = everything()
-    ended = agentgym("train", "coding", *words, "--dry-run")
-    assert ended.code == 1
-    assert part in ended.err
-    assert ended.out == ""
-    assert everything() == before
-
-
-def everything() -> list[Path]:
-    """Return all that lies below the working folder."""
-    return sorted(Path().rglob("*"))
 
 
 def test_a_model_that_cannot_be_had_is_one_sentence_at_the_plan(

@@ -126,25 +126,6 @@ def test_calls_beyond_the_plan() -> None:
     ]
 
 
-def test_where_needs_are_unknown() -> None:
-    made = [call("look", at="b"), call("look", at="b"), call("fly"), call("move")]
-    assert kinds(made) == [
-        CallClass.UNJUDGED,
-        CallClass.REPEATED,
-        CallClass.INVENTED_TOOL,
-        CallClass.MISSING,
-    ]
-
-
-def test_a_second_try_is_the_right_one() -> None:
-    made = [call("move", to="c"), call("move"), call("move", to="a")]
-    assert kinds(made, NEEDED[:1]) == [
-        CallClass.UNNEEDED,
-        CallClass.MISSING,
-        CallClass.RIGHT,
-    ]
-
-
 def test_what_only_the_outcome_can_judge() -> None:
     need = [NeededCall("say", {"text": "hello"}, by_outcome=frozenset({"text"}))]
     made = [call("say", text="good day")]

@@ -8,7 +8,7 @@ import pytest
 from agentgym import TrainedAgent
 from agentgym.errors import UsageError
 from agentgym.train.export import keep
-from agentgym.train.versions import AGENT_FILE, Versions
+from agentgym.train.versions import Versions
 from tests.evaluate.test_compare import measured
 from tests.train.agents import make_agent, saved_agent
 
@@ -96,16 +96,3 @@ def test_a_first_version_that_is_not_better_is_saved_and_not_the_default(
         TrainedAgent.load("coding")
     assert TrainedAgent.load("coding@1").name == "coding@1"
     assert keep(make_agent(tmp_path / "b", 0.5, 0.6), "coding").is_default
-
-
-@pytest.mark.parametrize("damage", ["card", "folder"])
-def test_a_default_that_cannot_be_had_is_replaced(tmp_path: Path, damage: str) -> None:
-    for number in range(2):
-        old = saved_agent(tmp_path / str(number), "coding", 0.5, 0.9)
-    if damage == "card":
-        (old.path / AGENT_FILE).write_text("{")
-    else:
-        old.path.rename(tmp_path / "gone")
-    saved = keep(make_agent(tmp_path / "new", 0.5, 0.6), "coding")
-    assert (saved.name, saved.is_default) == ("coding@3", True)
-    assert ("cannot be read" in saved.reason) == (damage == "card")

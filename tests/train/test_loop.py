@@ -207,21 +207,6 @@ def test_no_finished_step_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_validation_that_was_interrupted_is_made_when_the_run_goes_on(
-    tmp_path: Path,
-) -> None:
-    stop = Seen(stop_at="validation", turn=2)
-    with pytest.raises(TrainingInterrupted, match="after step 2"):
-        trainer(tmp_path, 999, 16, progress=stop).train()
-    run = RunFolder(tmp_path / "runs" / "run")
-
-    result = Trainer().train(resume=run.path)
-
-    assert (result.stopped, result.steps) == ("the goal is reached", 3)
-    assert [line["step"] for line in run.metrics()] == [1, 2, 3]
-
-
-@pytest.mark.slow
 def test_training_ends_with_the_step_that_shows_the_goal_to_hold(
     tmp_path: Path,
 ) -> None:
@@ -263,20 +248,6 @@ def shorten(folder: Path, tasks: str) -> None:
         return {tasks}
 """
     scenario.write_text(f"{scenario.read_text()}{more}")
-
-
-@pytest.mark.slow
-def test_a_scenario_with_few_tasks_is_trained_and_measured_on_those(
-    tmp_path: Path,
-) -> None:
-    """With no other validation tasks, the same ones are attempted again."""
-    short = trainer(tmp_path, 1, test_tasks=5)
-    shorten(tmp_path, "made[:2]")
-
-    result = short.train()
-
-    assert (result.steps, result.metrics.tasks) == (4, 2)
-    assert [share for _, share in result.validations] == [0.5] * 4
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
@@ -349,3 +320,18 @@ def test_a_run_without_a_trained_call_has_failed_and_saves_nothing(
     assert not (tmp_path / "home").exists()
     assert not (tmp_path / "runs" / "run" / "agent").exists()
     assert RunFolder(tmp_path / "runs" / "run").record()["status"] == "failed"
+
+
+@pytest.mark.slow
+def test_a_validation_that_was_interrupted_is_made_when_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
+    stop = Seen(stop_at="validation", turn=2)
+    with pytest.raises(TrainingInterrupted, match="after step 2"):
+        trainer(tmp_path, 999, 16, progress=stop).train()
+    run = RunFolder(tmp_path / "runs" / "run")
+
+    result = Trainer().train(resume=run.path)
+
+    assert (result.stopped, result.steps) == ("the goal is reached", 3)
+    assert [line["step"] for line in run.metrics()] == [1, 2, 3]

@@ -173,26 +173,6 @@ def test_a_policy_that_stops_calling_the_right_tools_is_noticed(
     assert Stopping(right_tool=right_tool).has_collapsed(before) is has_collapsed
 
 
-def test_new_training_tasks_show_a_rise_that_few_validation_tasks_do_not() -> None:
-    """The same validations, with and without rollouts of training."""
-    ends = []
-    for trained in (False, True):
-        stopping, random = Stopping(), np.random.default_rng(3)
-        stopping.add_validation(0, measured(0.2, random), GOAL)
-        for step in range(1, 41):
-            rate = 0.3 + 0.5 * step / 40
-            tasks = [
-                result(f"{step}-{n}", n, solved=(n * 37 + step * 11) % 100 < 100 * rate)
-                for n in range(8)
-            ]
-            stopping.add_step(step - 1, tasks if trained else [], GOAL, (4, 2, 8))
-            if step % 10 == 0:
-                stopping.add_validation(step, measured(0.6, random), GOAL)
-        ends.append(stopping.most_gain("pass_1", 40, 20))
-
-    assert ends[1] > ends[0]
-
-
 def test_the_same_tasks_each_time_are_compared_task_by_task() -> None:
     """Tasks that always end as before leave no doubt, however different they are."""
     tasks = [result(f"t{n}", 0, solved=n < 3) for n in range(6)]

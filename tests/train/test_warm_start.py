@@ -324,17 +324,6 @@ def test_plans_that_fail_are_counted_and_left_out(
     assert "none" not in shown
 
 
-def test_plans_of_which_most_fail_are_refused(
-    tmp_path: Path, engines: list[Learner]
-) -> None:
-    with pytest.raises(
-        ScenarioError, match=r"10 of 10 training tasks.*scenarios check"
-    ):
-        trainer(tmp_path, broken=1).train()
-
-    assert not engines[0].imitated
-
-
 def test_a_scenario_without_plans_is_refused_before_a_model_is_loaded(
     tmp_path: Path,
 ) -> None:
@@ -375,16 +364,6 @@ def test_a_user_who_is_asked_decides(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_has_trained_is_not_started_anew(tmp_path: Path) -> None:
-    cold = {"warm_start": False, "yes": True, "episodes": 8}
-    with pytest.raises(TrainingFailedError, match="No two attempts|was trained"):
-        trainer(tmp_path, **cold).train()
-
-    with pytest.raises(UsageError, match="comes before the first step"):
-        Trainer().train(resume=tmp_path / "runs" / "run", warm_start=True)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("knows_from", "eval_every", "kept"),
     [(2, 1, 3), (4, 3, 4)],  # the best are those of two good validations in a row
@@ -413,26 +392,6 @@ def test_training_that_is_better_beyond_chance_replaces_its_weights(
     assert result.warm_start.pass_1.value == 0.0
     assert (result.steps, result.weights_step) == (4, kept)
     assert result.metrics.pass_1.value == 1.0
-
-
-@pytest.mark.slow
-def test_what_is_better_on_the_validated_tasks_alone_replaces_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The best of many validations says little of tasks that were never measured."""
-
-    class Lucky(Learner):
-        def _answer(self, request: ChatRequest) -> Reply:
-            lamp = str(request.messages[1]["content"]).split()[2]
-            knows = self.step >= 2 and int(lamp[1:]) < 12
-            return super()._answer(request) if knows else Reply("Done.")
-
-    monkeypatch.setattr(loop, "create_engine", lambda _: Lucky())
-    late = {"early_stop": False, "yes": True, "episodes": 16, "eval_tasks": 12}
-
-    result = trainer(tmp_path, **late).train()
-
-    assert (result.steps, result.weights_step) == (4, 0)
 
 
 @pytest.mark.slow
@@ -472,3 +431,44 @@ def test_it_ends_where_plans_kept_apart_are_learned_no_better(
     assert result.imitated.updates == updates
     assert result.imitated.imitated == min(99, 4 * updates)
     assert (result.imitated.held_out_loss is None) == math.isnan(losses[0])
+
+
+def test_plans_of_which_most_fail_are_refused(
+    tmp_path: Path, engines: list[Learner]
+) -> None:
+    with pytest.raises(
+        ScenarioError, match=r"10 of 10 training tasks.*scenarios check"
+    ):
+        trainer(tmp_path, broken=1).train()
+
+    assert not engines[0].imitated
+
+
+@pytest.mark.slow
+def test_a_run_that_has_trained_is_not_started_anew(tmp_path: Path) -> None:
+    cold = {"warm_start": False, "yes": True, "episodes": 8}
+    with pytest.raises(TrainingFailedError, match="No two attempts|was trained"):
+        trainer(tmp_path, **cold).train()
+
+    with pytest.raises(UsageError, match="comes before the first step"):
+        Trainer().train(resume=tmp_path / "runs" / "run", warm_start=True)
+
+
+@pytest.mark.slow
+def test_what_is_better_on_the_validated_tasks_alone_replaces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best of many validations says little of tasks that were never measured."""
+
+    class Lucky(Learner):
+        def _answer(self, request: ChatRequest) -> Reply:
+            lamp = str(request.messages[1]["content"]).split()[2]
+            knows = self.step >= 2 and int(lamp[1:]) < 12
+            return super()._answer(request) if knows else Reply("Done.")
+
+    monkeypatch.setattr(loop, "create_engine", lambda _: Lucky())
+    late = {"early_stop": False, "yes": True, "episodes": 16, "eval_tasks": 12}
+
+    result = trainer(tmp_path, **late).train()
+
+    assert (result.steps, result.weights_step) == (4, 0)

@@ -89,7 +89,7 @@ class RunClock:
         self._use(self.sizes(limit - run.state.wall_seconds, each), each)
 
     def fit_rest(self) -> None:
-        """After a measurement, fit what follows to the remaining time.
+        """After a measurement, fit steps and later measurements to the remaining time.
 
         Its rollouts often take longer than those timed at the start, whose slowest were
         not waited for. Sizes then become smaller, never larger.

@@ -31,7 +31,6 @@ SEED = 'Random(f"{split.value}/{seed}/{number}")'
 TEST_ROOMS = 'Split.TEST: ["cellar"'
 CARD = "    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)\n"
 CRITERIA = '    def success_criteria(self): return {"success": 0.9}\n'
-COMPONENTS = CRITERIA.replace("success_criteria", "define_trainable_components")
 TASKS = "return [self._task(split, seed, number) for number in range(count)]"
 BROADCAST = "    def broadcast_rewards(self, trajectory): return GIVEN\n"
 JUDGES = (
@@ -41,31 +40,21 @@ JUDGES = (
 
 BROKEN = {
     "load/untyped": ("switch_off(self, room: str)", "switch_off(self, room)"),
-    "load/syntax": ("import Random", "import import"),
-    "card/difficulty": ('= "beginner"', '= "easy"'),
     "card/name": ('= "heating"', '= "cooling"'),
-    "card/turns": ("(0.0, 1.0)\n", "(0.0, 1.0)\n    max_turns = 1\n"),
     "card/criteria": (CARD, CARD + CRITERIA),
-    "card/components": (CARD, CARD + COMPONENTS),
     "tools/other": ("tool_specs(House)", "tool_specs(House)[1:]"),
     "tasks/generator": (TASKS, TASKS.replace("[", "(").replace("]", ")")),
     "rollouts/crash": (REFUSAL, "raise KeyError(room)"),
-    "rewards/outside": (RIGHT, RIGHT.replace("1.0", "1.5")),
     "rewards/nan": (RIGHT, RIGHT.replace("0.2 * tried", 'float("nan")')),
-    "rewards/low": (RIGHT, RIGHT.replace("1.0", "0.4")),
     "rewards/broadcast": (CARD, CARD + BROADCAST.replace("GIVEN", "None < 1")),
-    "rewards/few calls": (CARD, CARD + BROADCAST.replace("GIVEN", "[0.5]")),
     "rewards/raises": ("len(calls) <= 2", "len(calls) <= 2 or 1 / 0 < 1"),
     "do-nothing/paid": ("0.2 * tried", "0.2 * (not calls)"),
     "call-everything/paid": ("brief = len(calls) <= 2", "brief = True"),
     "code/tests": (CARD, CARD + JUDGES),
     "oracle/wrong": (OFF, OFF.replace("switch_off", "read_temperature")),
     "splits/word": (TEST_ROOMS, TEST_ROOMS.replace("cellar", "kitchen")),
-    "splits/id": ('id=f"{split.value}/', 'id=f"'),
     "determinism/hash": (SEED, SEED.replace('f"', 'hash(f"').replace('")', '"))')),
-    "determinism/random": (SEED, "Random()"),
     "isolation/shared": (COPY, SHARED),
-    "isolation/task": (COPY, "self.degrees = rooms"),
 }
 
 
@@ -161,23 +150,6 @@ def test_credit_for_calls_of_the_plan_beside_others_is_not_a_reward_hack(
     assert failed(check_scenario(reference)) == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("check", "status"), [("any_call", "fail"), ("no_call", "warn")]
-)
-def test_pay_without_a_known_plan_is_compared_with_the_highest(
-    tmp_path: Path, check: str, status: str
-) -> None:
-    reference = lines(tmp_path / "t.jsonl", 24, '{"instruction": "Is NAME sunny?"}')
-    source = replace(
-        TaskSource.parse(reference), check=f"tests.evaluate.check.few_tools:{check}"
-    )
-    found = {f.name: f for f in check_scenario(str(source), tasks=8)}
-    name = "call-everything" if check == "any_call" else "do-nothing"
-    assert found[name].status == status
-    assert "tasks without a known plan: 'no call'" in found[name].why
-
-
 def test_long_prompts_are_a_warning(pack: Path) -> None:
     change(pack, 'than 25 degrees."', 'than 25 degrees." * 99')
     findings = look()
@@ -232,12 +204,6 @@ def test_a_pack_that_prints_spoils_neither_json_nor_a_tripwire(
     assert afterwards.err == ""
 
 
-@pytest.mark.parametrize("name", ["", "My", "a-b", "../x", "1a", "coding", "heating"])
-def test_bad_and_taken_names_are_refused(pack: Path, name: str) -> None:
-    with pytest.raises(UsageError):
-        write_pack(name)
-
-
 def test_a_new_pack_carries_its_name(pack: Path, agentgym: Command) -> None:
     ended = agentgym("scenarios", "new", "my_house")
     assert ended.code == 0
@@ -252,13 +218,6 @@ def change(pack: Path, old: str, new: str) -> None:
     text = source.read_text()
     assert old in text
     source.write_text(text.replace(old, new))
-
-
-def test_a_reward_that_is_forgotten_is_named(pack: Path) -> None:
-    change(pack, "return Reward(value,", "Reward(value,")
-    found = look(tasks=12)
-    assert failed([*found.values()]) == ["rewards"]
-    assert "calculate_reward returned None, which is no Rewa" in found["rewards"].why
 
 
 def test_fewer_tasks_than_asked_for_are_a_warning(pack: Path) -> None:
@@ -295,20 +254,24 @@ def test_built_in_scenarios_pass(name: str) -> None:
     assert failed(check_scenario(name)) == []
 
 
-def test_an_agent_brings_tools_that_no_task_of_a_check_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("check", "status"), [("any_call", "fail"), ("no_call", "warn")]
+)
+def test_pay_without_a_known_plan_is_compared_with_the_highest(
+    tmp_path: Path, check: str, status: str
 ) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "only_check.py").write_text(
-        "def check(task, calls, state):\n"
-        "    return 'loans_of' in [call.name for call in calls]\n"
+    reference = lines(tmp_path / "t.jsonl", 24, '{"instruction": "Is NAME sunny?"}')
+    source = replace(
+        TaskSource.parse(reference), check=f"tests.evaluate.check.few_tools:{check}"
     )
-    path = tmp_path / "loans.jsonl"
-    path.write_text("".join(f'{{"instruction": "Loans of {n}?"}}\n' for n in range(14)))
-    source = TaskSource(
-        str(path),
-        ("@tests.integrations.langchain.members:graph",),
-        check="only_check:check",
-    )
-    found = check_scenario(str(source), tasks=8)
-    assert [each for each in found if each.status == "fail"] == []
+    found = {f.name: f for f in check_scenario(str(source), tasks=8)}
+    name = "call-everything" if check == "any_call" else "do-nothing"
+    assert found[name].status == status
+    assert "tasks without a known plan: 'no call'" in found[name].why
+
+
+@pytest.mark.parametrize("name", ["", "My", "a-b", "../x", "1a", "coding", "heating"])
+def test_bad_and_taken_names_are_refused(pack: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        write_pack(name)
