@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from agentgym.core.components import Components, label_tokens
@@ -12,6 +13,8 @@ from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.core.trajectory import ModelCall, RequestedCall
 from agentgym.engines.base import Engine, Imitation, TrainingBatch, UpdateMetrics
 from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.evaluate.events import silent
+from agentgym.train.sampling import Sampling
 
 STATE = "scripted.json"
 
@@ -85,3 +88,16 @@ class ScriptedImitation(Imitation):
         """Append the batch to the engine's ``imitated``; return 0."""
         self._engine.imitated.append(batch)
         return 0.0
+
+
+def made_run(config: Any, scenario: Any, engine: Engine, agent: Any = None) -> Any:
+    """Return the parts of a run that a warm start uses."""
+    return SimpleNamespace(
+        config=config,
+        scenario=scenario,
+        engine=engine,
+        progress=silent,
+        check_interrupt=lambda: None,
+        sampling=Sampling(None),
+        plan=SimpleNamespace(agent=agent),
+    )

@@ -16,7 +16,6 @@ from agentgym.errors import UsageError
 from agentgym.evaluate.call_classes import CallClass
 from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.evaluation import judge
-from agentgym.evaluate.events import silent
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import probed
 from agentgym.rollout.runner import RolloutRequest
@@ -29,7 +28,7 @@ from agentgym.train.warm_start.fine_tuning import FineTuning
 from agentgym.ui.cards import agent_view, scenario_view
 from tests.integrations.calculator import said
 from tests.rollout.sessions import session
-from tests.scripted_engine import ScriptedEngine
+from tests.scripted_engine import ScriptedEngine, made_run
 from tests.train.agents import make_agent
 from tests.ui import made_up
 from tests.ui.test_tables import shown
@@ -185,7 +184,5 @@ def test_a_warm_start_plays_each_plan_with_its_own_tools(
     engine = ScriptedEngine(lambda request: Reply("Done."))
     scenario = get_scenario(config.scenario)
     report = probed(config) if agent else None
-    made = FineTuning(
-        config, scenario, engine, silent, lambda: None, agent=report
-    ).run()
+    made = FineTuning(made_run(config, scenario, engine, agent=report)).run()
     assert (made.imitated, made.failed) == (6, {})

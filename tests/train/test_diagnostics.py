@@ -1,7 +1,6 @@
 """What validations show: the best one, and what tells against a run."""
 
-from agentgym.evaluate.metrics import Metrics, TaskResult
-from agentgym.evaluate.role_sums import RoleSums
+from agentgym.evaluate.metrics import Metrics, RoleSums, TaskResult
 from agentgym.train.diagnostics import Watch
 
 

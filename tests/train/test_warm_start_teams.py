@@ -8,12 +8,11 @@ import pytest
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.scripted import Reply
 from agentgym.evaluate.check import check_scenario
-from agentgym.evaluate.events import silent
 from agentgym.rollout.absolute_paths import located
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.warm_start import fine_tuning
 from agentgym.train.warm_start.fine_tuning import FineTuning
-from tests.scripted_engine import ScriptedEngine
+from tests.scripted_engine import ScriptedEngine, made_run
 
 LIVE = "tests.integrations.langchain.live_agents"
 TUTORIAL = "tests.integrations.langchain.tutorial_agents"
@@ -35,9 +34,7 @@ def imitated(folder: Path, agent: str, *expect: object) -> list[str]:
     tasks.write_text("\n".join(lines))
     config = located(TrainingConfig.create(scenario=str(tasks), agent=agent))
     engine = ScriptedEngine(lambda request: Reply("Done."))
-    made = FineTuning(
-        config, get_scenario(config.scenario), engine, silent, lambda: None
-    ).run()
+    made = FineTuning(made_run(config, get_scenario(config.scenario), engine)).run()
     assert (made.imitated, made.failed) == (made.tasks, {})
     [check] = [
         f for f in check_scenario(config.scenario, tasks=4) if f.name == "oracle"

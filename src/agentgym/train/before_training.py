@@ -36,16 +36,7 @@ def warm_start(run: RunContext, evaluator: Evaluator, clock: RunClock) -> None:
                 f"A warm start comes before the first step, and {run.folder.path} "
                 f"has done {state.step}. Leave --warm-start out, or start a new run."
             )
-        training = FineTuning(
-            run.config,
-            run.scenario,
-            run.engine,
-            run.progress,
-            run.check_interrupt,
-            clock.warm_start_spent(),
-            None if run.sampling.is_whole else run.sampling.score,
-            run.plan.agent,
-        )
+        training = FineTuning(run, clock.warm_start_spent())
         clock.report_time_left(training.size)
         state.warm_start = training.run()
         run.save()

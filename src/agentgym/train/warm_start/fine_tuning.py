@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -14,16 +13,14 @@ from typing import TYPE_CHECKING
 from agentgym.core.components import TOOL, Component
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import Policy
-from agentgym.core.task import Task
 from agentgym.core.trajectory import NO_REASON, ModelCall, Trajectory
-from agentgym.engines.base import Engine, Imitation, TrainingBatch
+from agentgym.engines.base import Imitation, TrainingBatch
 from agentgym.errors import ScenarioError, TrainingFailedError
 from agentgym.evaluate import events
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.models.folder import is_small
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, worker_count
-from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import needs_of
 from agentgym.train.batch import merged
 from agentgym.train.run_state import WarmStart
@@ -36,7 +33,7 @@ from agentgym.train.warm_start.plans import (
 )
 
 if TYPE_CHECKING:
-    from agentgym.rollout.inspection import AgentReport
+    from agentgym.train.run_context import RunContext
 
 TASKS = 4500
 """Number of training tasks whose calls a small model imitates, once each: new tasks
@@ -69,35 +66,28 @@ def most_tasks(config: TrainingConfig) -> int:
     return config.warm_start_tasks or usual
 
 
-@dataclass
 class FineTuning:
     """A warm start: runs the calls that tasks need, then fine-tunes the policy on them.
 
     A plan is a training task with the calls that it needs. The seed determines the
-    result. ``check`` is called often; it may raise to stop the warm start. ``spent``
-    returns the used share of the warm start's time; at 1, the warm start ends.
-    ``score`` samples answers on the way of some tasks, and returns their credits; None
-    where rollouts are whole episodes. ``agent`` is the report on the user's agent.
+    result. ``spent`` returns the used share of the warm start's time; at 1, it ends.
 
     Raises:
         ScenarioError: The scenario lists no needed calls.
     """
 
-    config: TrainingConfig
-    scenario: Scenario
-    engine: Engine
-    progress: events.Observer
-    check: Callable[[], None]
-    spent: Callable[[], float] = lambda: 0.0
-    score: Callable[[Sequence[Task], str], Sequence[float]] | None = None
-    agent: "AgentReport | None" = None
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, run: "RunContext", spent: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._run, self._spent = run, spent
+        self._config, self._scenario = run.config, run.scenario
+        self._engine = run.engine
+        self._samples = not run.sampling.is_whole  # answers on the way of some tasks
         self._held_out_loss: float | None = None
         self._endings: set[str] = set()
-        self._is_small = is_small(self.config.model)
-        self._most = most_tasks(self.config)
-        self._planned = tasks_to_imitate(self.scenario, self.config.seed, self._most)
+        self._is_small = is_small(run.config.model)
+        self._most = most_tasks(run.config)
+        self._planned = tasks_to_imitate(run.scenario, run.config.seed, self._most)
 
     @property
     def size(self) -> int:
@@ -106,7 +96,7 @@ class FineTuning:
 
     def run(self) -> WarmStart:
         """Run the needed calls, and fine-tune on the successful rollouts."""
-        imitation = self.engine.imitation()
+        imitation = self._engine.imitation()
         played = self._play(imitation)
         solved = [made for made in played if made.success]
         learned = [made for made in solved if self._calls_of(made)]
@@ -116,13 +106,13 @@ class FineTuning:
         self._report_failures(failed, len(played))
         if not learned:
             raise TrainingFailedError(
-                f"train_roles = {', '.join(self.config.train_roles or ())}: none of "
+                f"train_roles = {', '.join(self._config.train_roles or ())}: none of "
                 "these makes a call in the plans of training tasks, so there is "
                 "nothing to imitate. Name another role, or leave --warm-start out."
             )
         enough = len(learned) >= _ENOUGH
         apart = min(_MOST_HELD_OUT, int(_HELD_OUT * len(learned))) if enough else 0
-        order = Random(f"{self.config.seed}/held out").sample(learned, len(learned))
+        order = Random(f"{self._config.seed}/held out").sample(learned, len(learned))
         held_out, learned = order[:apart], order[apart:]
         losses = list(self._learn(imitation, learned, held_out))
         finite = [loss for loss in losses if math.isfinite(loss)]
@@ -149,19 +139,19 @@ class FineTuning:
             RolloutRequest(name, task, train=True, group=name, step=0)
             for name, (task, _) in named.items()
         ]
-        self.progress(events.PhaseStarted("plans", len(requests)))
+        self._run.progress(events.PhaseStarted("plans", len(requests)))
         routes = self._routes()
-        trained = self.engine.policy
+        trained = self._engine.policy
         own = None
         if isinstance(trained, Policy) and not self._is_small:
             own = trained
         policy = PlanPolicy(imitation, named, routes, own)
         self._endings = policy.endings
-        workers = worker_count(self.config)
+        workers = worker_count(self._config)
         with (
-            self.engine.sampling() if own else nullcontext(),
+            self._engine.sampling() if own else nullcontext(),
             TemporaryDirectory(prefix="agentgym-plans-") as folder,
-            RolloutSession(self.config, policy, Path(folder), workers) as session,
+            RolloutSession(self._config, policy, Path(folder), workers) as session,
         ):
             if routes is not None:
                 self._try_hand_offs(session, routes)
@@ -171,11 +161,12 @@ class FineTuning:
         """Create an empty record of a team's hand-offs; None for a scenario's agent."""
         from agentgym.rollout.inspection import IS_ANSWER, probed
 
-        if self.config.agent.reference is None:
+        if self._config.agent.reference is None:
             return None
-        found = self.agent or probed(self.config)  # a resumed run has no report
-        own = frozenset(needs_of(self.scenario, (t for t, _ in self._planned)).specs)
-        addressee = FRAMEWORKS.get(self.config.framework).addressee
+        # A resumed run has no report.
+        found = self._run.plan.agent or probed(self._config)
+        own = frozenset(needs_of(self._scenario, (t for t, _ in self._planned)).specs)
+        addressee = FRAMEWORKS.get(self._config.framework).addressee
         names = [*found.members, *(role.name for role in found.roles)]
         answers = frozenset(n for n, fate in found.own.items() if fate == IS_ANSWER)
         return Routes(own, addressee, list(dict.fromkeys(names)), answers)
@@ -188,13 +179,13 @@ class FineTuning:
             asked = RolloutRequest(
                 f"routes-{number}", task, True, f"routes-{number}", step=0
             )
-            session.run([asked], lambda _: self.check())
+            session.run([asked], lambda _: self._run.check_interrupt())
             if routes.ways == before:
                 return
 
     def _on_rollout(self, trajectory: Trajectory) -> None:
-        self.progress(events.RolloutDone())
-        self.check()
+        self._run.progress(events.RolloutDone())
+        self._run.check_interrupt()
 
     def _report_failures(self, failed: Counter[str], total: int) -> None:
         """Report how many plans failed, by reason; raise ScenarioError if most did."""
@@ -208,11 +199,11 @@ class FineTuning:
         if 2 * failed.total() > total:
             raise ScenarioError(
                 f"{text} A warm start would imitate them: correct "
-                f"needed_calls(task) of {self.scenario.name} (in a tasks file: "
+                f"needed_calls(task) of {self._scenario.name} (in a tasks file: "
                 "`expect`), which `agentgym scenarios check` plays, or leave "
                 "--warm-start out."
             )
-        self.progress(events.Warned(f"{text} The warm start leaves those out."))
+        self._run.progress(events.Warned(f"{text} The warm start leaves those out."))
 
     def _learn(
         self,
@@ -226,15 +217,15 @@ class FineTuning:
         size = TASKS_PER_UPDATE
         passes = self._passes(len(solved))
         total = passes * math.ceil(len(solved) / size)
-        self.progress(events.PhaseStarted("imitation", passes * len(solved)))
+        self._run.progress(events.PhaseStarted("imitation", passes * len(solved)))
         best, spent, done = math.inf, 0, 0
         every, patience = max(1, total // _LOOKS), _PATIENCE
-        if self.score is not None:
+        if self._samples:
             every, patience = _UPDATES_PER_SCORE, 1
         for number in range(passes):
-            order = Random(f"{self.config.seed}/{number}").sample(solved, len(solved))
+            order = Random(f"{self._config.seed}/{number}").sample(solved, len(solved))
             for start in range(0, len(order), size):
-                gone = max(done / total, self.spent() if done else 0.0)
+                gone = max(done / total, self._spent() if done else 0.0)
                 if gone >= 1.0:
                     return
                 some = order[start : start + size]
@@ -242,8 +233,8 @@ class FineTuning:
                 yield imitation.learn(self._examples(some), share)
                 done += 1
                 for _ in some:
-                    self.progress(events.RolloutDone())
-                self.check()
+                    self._run.progress(events.RolloutDone())
+                self._run.check_interrupt()
                 if done % every or not held_out:
                     continue
                 fault = self._fault(imitation, held_out, done)
@@ -258,9 +249,9 @@ class FineTuning:
         self, imitation: Imitation, held_out: Sequence[Trajectory], updates: int
     ) -> float:
         """Return how wrong the policy is on held-out plans: answers, or the loss."""
-        if self.score is not None:
+        if self._samples:
             tasks = [self._planned[_number(made)][0] for made in held_out]
-            return 1.0 - fmean(self.score(tasks, f"kept-{updates:03d}"))
+            return 1.0 - fmean(self._run.sampling.score(tasks, f"kept-{updates:03d}"))
         loss = imitation.measure(self._examples(held_out))
         if math.isfinite(loss):
             self._held_out_loss = loss
@@ -285,7 +276,7 @@ class FineTuning:
         # they would never stop calling), and also its end if it is ANSWER; of an answer
         # in a form all but its values.
         every = range(len(call.response_ids))
-        components = self.engine.label(call)
+        components = self._engine.label(call)
         written = call.content == ANSWER or any(c.id == FORM for c in call.tool_calls)
         ends = written or (not call.tool_calls and call.content in self._endings)
         if not self._is_small and ends:
@@ -298,7 +289,7 @@ class FineTuning:
 
     def _calls_of(self, rollout: Trajectory) -> list[ModelCall]:
         """Return a rollout's model calls of the trained roles."""
-        roles = self.config.train_roles
+        roles = self._config.train_roles
         return [c for c in rollout.model_calls if roles is None or c.agent in roles]
 
     def _passes(self, count: int) -> int:
