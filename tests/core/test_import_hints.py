@@ -22,7 +22,8 @@ agent = [book]
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "hintdesk.py").write_text(DESK)
+    for name in ("hintdesk.py", "2-desk.py"):
+        (tmp_path / name).write_text(DESK)
     return tmp_path
 
 
@@ -32,6 +33,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("hintdesk.agent", "Did you mean 'hintdesk:agent'?"),
         ("hintdesk.py", "Did you mean 'hintdesk:agent'?"),
         ("hintdesk", "Did you mean 'hintdesk:agent'?"),
+        ("2-desk.py", "Did you mean '2-desk.py:agent'?"),
         ("desk.py:agent", "desk.py does not exist"),
         ("hintdesk:graph", "has no 'graph'. Did you mean 'hintdesk:agent'?"),
         ("hintdsk:agent", "Did you mean 'hintdesk'?"),

@@ -13,14 +13,19 @@ _AGENTS = ("agent", "graph", "app", "crew", "team", "workflow", "make_agent")
 def reference_hint(text: str, folder: str | Path = "") -> str:
     """Return " Did you mean 'app:agent'?" for a text without a colon; "" if unknown."""
     place = Path(folder or Path.cwd())
-    module, _, name = text.removesuffix(".py").rpartition(".")
-    for found, wanted in ((text.removesuffix(".py"), ""), (module, name)):
-        path = _file_of(found.replace("/", "."), place)
-        if path is None:
-            continue
-        names = names_in(path)
-        best = wanted if wanted in names else next(iter(_best(names)), "NAME")
-        return f" Did you mean '{found.replace('/', '.')}:{best}'?"
+    whole = text.removesuffix(".py").replace("/", ".")
+    module, _, name = whole.rpartition(".")
+    ways = [
+        (whole, _file_of(whole, place), ""),
+        (module, _file_of(module, place), name),
+    ]
+    if text.endswith(".py") and (place / text).is_file():
+        ways.append((text, place / text, ""))  # not always a module's name
+    for found, path, wanted in ways:
+        if path is not None:
+            names = names_in(path)
+            best = wanted if wanted in names else next(iter(_best(names)), "NAME")
+            return f" Did you mean '{found}:{best}'?"
     return ""
 
 
