@@ -20,7 +20,7 @@ def graph(llm):
     return create_agent(llm, [])
 
 def team(model_client):
-    return AssistantAgent("a", model_client)
+    return AssistantAgent("a", model_client), model_client
 
 def late():
     from crewai import Agent

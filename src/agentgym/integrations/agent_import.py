@@ -339,6 +339,8 @@ def _called(origin: str, factory: Callable[..., Any], *args: Any, **named: Any) 
         made = _with_keys(lambda: factory(*args, **named), origin)
         if inspect.isawaitable(made):
             made = in_background(made)
+        if isinstance(made, tuple):  # an agent, then its client or its settings
+            made = next(filter(_adapter_of, made), made)
         # A class decorated with CrewAI's @CrewBase builds its crew.
         crew = getattr(made, "crew", None) if inspect.isclass(factory) else None
         return crew() if inspect.isroutine(crew) else made
