@@ -50,6 +50,8 @@ def node(state):
 agent = one_node(node)
 """
 _MUTE = """
+def judge(task, calls, state):
+    return "sorry" in str(state)
 def node(state):
     return {"messages": [llm.invoke(state["messages"])]}
 agent = one_node(node)
@@ -143,3 +145,27 @@ def test_an_agent_of_other_tools_gets_tasks_of_its_own(desk: Desk) -> None:
     *_, command = desk.type("inspect desk_app:agent coding").err.splitlines()
     ended = desk.type(command.removeprefix("    agentgym "))
     assert "Wrote agent_tasks.jsonl" in ended.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("app", "given", "options"),
+    [
+        (_BY_HAND, "--tools stub", "--tools live --allow-tool refund"),
+        (_MUTE, "--check desk_app:judge", "--set train_tokens=all"),
+    ],
+)
+def test_training_ends_with_the_same_command(
+    desk: Desk, app: str, given: str, options: str
+) -> None:
+    desk.write(app)
+    if "--check" in given:
+        lines = [json.dumps({"instruction": f"Refund {n}."}) for n in range(14)]
+        Path("tasks.jsonl").write_text("\n".join(lines))
+    words = f"train --agent desk_app:agent --tasks tasks.jsonl {given} --dry-run"
+    refused = desk.type(words)
+    assert refused.code == 2
+    assert "cannot be trained on tasks as it is" in " ".join(refused.err.split())
+    command = refused.err.splitlines()[-1].removeprefix("    agentgym ")
+    assert command == f"{words} {options}"
+    assert desk.type(command).code == 0

@@ -8,7 +8,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import module_from_spec
 from pathlib import Path
@@ -38,6 +38,8 @@ logger = get_logger(__name__)
 
 _REFERENCE = re.compile(r"(?:[^\W\d][\w.]*|[^:]+\.py):[^\W\d]\w*")
 _AS_PROGRAM = 'A loop of your own is trained as a program: --command "python app.py".'
+_REQUEST = "{task}"
+"""The place of the user's request in the texts of an agent."""
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _PROVIDERS = ("ANTHROPIC", "AZURE_OPENAI", "GOOGLE", "GROQ", "MISTRAL", "OPENAI")
 _KEYS = tuple(f"{name}_API_KEY" for name in _PROVIDERS)
@@ -327,7 +329,15 @@ def make(found: Any, origin: str, *, llm: Any, tools: list[Any]) -> Any:
         made = _called(origin, found, llm, tools)
     else:
         given = {"model": llm, "tools": tools, "config": {}}
-        made = _called(origin, found, **{k: given[v] for k, v in named.items()})
+        values = {name: given.get(what, what) for name, what in named.items()}
+        places = [name for name, what in named.items() if what.startswith("{")]
+        try:
+            made = _called(origin, found, **values)
+        except UsageError as error:
+            raise (_unpassed(origin, places) if places else error) from None
+        adapter = _adapter_of(made)
+        if places and not (adapter and adapter.fills_placeholders):
+            raise _unpassed(origin, places)
     _refuse_programs(made, origin)
     if made is None or (_adapter_of(made) is None and _agent_in(made)):
         raise _not_an_agent(origin, made)
@@ -370,7 +380,9 @@ def _is_name(parameter: inspect.Parameter) -> bool:
 def _arguments(found: Any, origin: str) -> dict[str, str] | None:
     """Map the names of a factory's parameters to ``model``, ``tools`` or ``config``.
 
-    Returns None if the model and the tools are to be passed by position.
+    A text that is required otherwise is mapped to a placeholder, e.g. ``{topic}``: the
+    user's request if it is the only one. Returns None if the model and the tools are to
+    be passed by position.
     """
     try:
         parameters = list(inspect.signature(found).parameters.values())
@@ -382,16 +394,22 @@ def _arguments(found: Any, origin: str) -> dict[str, str] | None:
     named |= {p.name: "tools" for p in parameters if p.name == "tools"}
     named |= {name: "config" for name in needed if name == "config"}
     unknown = [name for name in needed if name not in named]
+    texts = [p.name for p in parameters if p.annotation in (str, "str")]
     positional = [p for p in parameters if p.kind is p.POSITIONAL_ONLY]
-    if len(positional) == 2 or (len(unknown) == 2 and len(needed) == 2):
+    is_pair = len(unknown) == 2 == len(needed) and not set(unknown) <= set(texts)
+    if len(positional) == 2 or is_pair:
         return None
-    if unknown or positional:
-        wanted = ", ".join(map(repr, unknown)) or "arguments by position"
-        raise UsageError(
-            f"{origin} requires {wanted}, which training does not pass. Let it take "
-            f"nothing, or `llm`, or `llm` and `tools`. {_AS_PROGRAM}"
-        )
-    return named
+    if positional:
+        raise _unpassed(origin, ["its arguments by position"])
+    alone = len(unknown) == 1
+    return named | {name: _REQUEST if alone else f"{{{name}}}" for name in unknown}
+
+
+def _unpassed(origin: str, names: Sequence[str]) -> UsageError:
+    return UsageError(
+        f"{origin} requires {', '.join(map(repr, names))}, which training does not "
+        f"pass. Let it take nothing, or `llm`, or `llm` and `tools`. {_AS_PROGRAM}"
+    )
 
 
 def reference_of(agent: Any) -> str:

@@ -139,6 +139,8 @@ class FrameworkAdapter(ABC):
             of the tool's argument for the agent, e.g. ``coworker``; else empty.
         runs_tools: Whether the agent's own code runs all tools. Then no tool acts on
             the episode's environment.
+        fills_placeholders: Whether each task's input fills placeholders in the agent's
+            texts, e.g. ``{topic}``. A factory's required texts then get placeholders.
     """
 
     name: ClassVar[str]
@@ -146,6 +148,7 @@ class FrameworkAdapter(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     addressee: ClassVar[str] = ""
     runs_tools: ClassVar[bool] = False
+    fills_placeholders: ClassVar[bool] = False
 
     def owns(self, root: str) -> bool:
         """Return whether a top-level module is one of :attr:`packages`."""

@@ -256,7 +256,10 @@ def _try(
     if problems:
         return report
     report = _fates(report, config, scenario, calls, specs)
-    verdict = _Verdict(report, made, task, scenario, specs, allowed, late, lines)
+    trained = config.train_tokens or scenario.train_tokens
+    verdict = _Verdict(
+        report, made, task, scenario, specs, allowed, late, lines, trained == "all"
+    )
     refusal = verdict.refusal()
     if refusal is None and not config.yes:
         wrong = misspelt(scenario, late, offered)
@@ -345,6 +348,7 @@ class _Verdict:
     allowed: frozenset[str]  # tools that may really run
     late: Mapping[str, UnseenSpec]  # tools that no request had shown before the trials
     lines: list[Mapping[str, Any]]  # the notes of the trials
+    trains_text: bool
 
     def __post_init__(self) -> None:
         found = (x["host"] for x in self.lines if "host" in x and not x["outside"])
@@ -374,11 +378,16 @@ class _Verdict:
             return _threads(self.report), self.allow_host
         if made.status is RolloutStatus.DROPPED:
             return f"In a trial it did not finish: {_why(made)}", self.allow_host
-        if not offered and not self.scenario.judges_work:
-            return (
+        if not offered and not self.trains_text:
+            why = (
                 "In a trial its model was offered no tool, so that there is nothing to "
                 "learn: bind the tools to the model."
-            ), self.allow_host
+            )
+            is_checked = getattr(self.scenario, "check", None) is not None
+            if not (is_checked and self.scenario.has_check):
+                return why, self.allow_host
+            words = ("--set", "train_tokens=all")
+            return f"{why} To train the words of its answers: {' '.join(words)}.", words
         if self.specs.keys() - self.late and not seen and not self.is_unfit:
             return (
                 f"In a trial its model was offered {', '.join(offered)}, and none of "

@@ -74,7 +74,8 @@ def _details(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "answers", plan.answers
     if plan.agent is not None:
         yield "its model", plan.agent.way
-        yield "its tools", f"{', '.join(plan.agent.bound)} change the task's state"
+        if names := ", ".join(plan.agent.bound):
+            yield "its tools", f"{names} change the task's state"
         for name, fate in plan.agent.own.items():
             yield "own tool", f"{name} {fate}"
     if config.train_roles is not None:

@@ -8,9 +8,9 @@ from crewai import BaseLLM, Crew, Task
 from crewai.mcp import MCPServerStdio
 from crewai.tools import BaseTool, tool
 
-from agentgym.errors import MissingExtraError, ToolError, UnsupportedError
+from agentgym.errors import MissingExtraError, ToolError, UnsupportedError, UsageError
 from agentgym.integrations import registry
-from agentgym.integrations.agent_import import load_agent
+from agentgym.integrations.agent_import import build, load_agent
 from agentgym.plugins.crewai.adapter import CrewAIAdapter
 from agentgym.plugins.crewai.copies import in_training
 from agentgym.plugins.crewai.crews import members
@@ -121,3 +121,24 @@ def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingExtraError, match=r"pip install .*\[crewai\]"):
         ADAPTER.check()
     assert issubclass(type(look_up), BaseTool)
+
+
+def of_one(topic: str, tone: str = "kind") -> Crew:
+    return make_crew(Says(model=f"{topic}, {tone}"), [])
+
+
+def of_two(topic: str, place: str) -> Crew:
+    return make_crew(Says(model=f"{topic} in {place}"), [])
+
+
+def of_words(topic: str) -> str:
+    return topic
+
+
+def test_texts_that_a_factory_requires_are_places_for_the_tasks_input() -> None:
+    for name, said in (("of_one", "{task}, kind"), ("of_two", "{topic} in {place}")):
+        adapter, crew = build(f"{__name__}:{name}")
+        assert adapter.name == "crewai"
+        assert [agent.llm.model for agent in crew.agents] == [said] * len(crew.agents)
+    with pytest.raises(UsageError, match="requires 'topic', which training does not"):
+        build(f"{__name__}:of_words")

@@ -133,6 +133,7 @@ class CrewAIAdapter(ClientAdapter):
     packages = ("crewai", "crewai_tools")
     takes_any_input = True
     copies_factories = True
+    fills_placeholders = True
     addressee = "coworker"
     inspector = "agentgym.plugins.crewai.crews"
     preload = ("agentgym.plugins.crewai.preload",)
