@@ -9,7 +9,7 @@ from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import Reward
 from agentgym.integrations.native import ReAct
 from agentgym.models.reply import read_reply
-from agentgym.plugins.collect.named import get_agent
+from agentgym.plugins.collect.agents import get_agent
 from agentgym.rollout import RolloutStatus, Trajectory, check_continuity, run_rollouts
 from agentgym.scenarios.base import Environment, Scenario
 from tests.rollout.scripted_llm import calling, saying

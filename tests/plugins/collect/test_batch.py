@@ -15,7 +15,7 @@ from agentgym.errors import (
     SandboxUnavailableError,
     UsageError,
 )
-from agentgym.plugins.collect.tasks import read_tasks
+from agentgym.plugins.collect.batch import read_tasks
 from agentgym.rollout import (
     Episode,
     RolloutBatch,

@@ -80,7 +80,6 @@ def test_calculator_calculates(expression: str, value: float) -> None:
         "sqrt(x=1)",
         "max()",
         "2 ** 4000 / 1.5",
-        "-" * 200 + "1",
         "(" * 250 + "1" + ")" * 250,
         "1 +",
         "",

@@ -1,6 +1,7 @@
 """Run batches of rollouts without training; each task gets a trajectory."""
 
 import asyncio
+import json
 import math
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -10,35 +11,110 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from agentgym.core.agent import Trained
 from agentgym.core.background import call, in_background
+from agentgym.core.files import parse_json
 from agentgym.core.notebook import Shown, in_notebook, notebook_bar
-from agentgym.core.task import Task
+from agentgym.core.task import Split, Task
 from agentgym.core.trajectory import (
-    MOST_REWARD,
     Reason,
     Reward,
     RolloutStatus,
     Trajectory,
 )
 from agentgym.engines.local.support import load_policy
-from agentgym.errors import RewardError, UsageError
+from agentgym.errors import RewardError, UsageError, first_problem, unreadable
 from agentgym.integrations.episode import Episode
 from agentgym.integrations.run import Drive, Ending, ScenarioEnding, run_episode
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint, is_local, resolve_model, weights_of
 from agentgym.models.reply import Llm
-from agentgym.plugins.collect.agents import RolloutAgent
+from agentgym.plugins.collect.agents import RolloutAgent, get_agent
 from agentgym.plugins.collect.config import RolloutConfig
-from agentgym.plugins.collect.named import get_agent
-from agentgym.plugins.collect.tasks import TaskLike, as_tasks, files_of
 from agentgym.plugins.collect.toolbox import Toolbox
 from agentgym.rollout.summary import Summary, summarize
 from agentgym.rollout.trajectory_file import TrajectoryWriter
 from agentgym.rollout.workers.loop_watch import LoopWatch
+from agentgym.sandbox.commands import check_files
 from agentgym.sandbox.ladder import tried
 from agentgym.scenarios.base import Environment, Scenario, reward_problem
 from agentgym.scenarios.registry import get_scenario
+
+TaskLike = Task | str | Mapping[str, Any]
+"""A task, the user's request as text, or a mapping with ``instruction``.
+
+A mapping may also have other fields of :class:`Task`: ``id``, ``goal`` (for a reward
+function), ``initial_state``, ``family``, ``level``, ``seed`` and ``split``.
+``initial_state["files"]`` maps paths to texts, and fills the workspace.
+"""
+
+
+def as_tasks(values: Iterable[TaskLike]) -> list[Task]:
+    """Convert texts and mappings to tasks, and check the paths of their files."""
+    if isinstance(values, str | Mapping):
+        raise UsageError(
+            f"Give a list of tasks, not {values!r}; read_tasks() reads a file."
+        )
+    tasks = [_as_task(value, index) for index, value in enumerate(values)]
+    for task in tasks:
+        files_of(task)
+    return tasks
+
+
+def read_tasks(path: Path) -> list[Task]:
+    """Read tasks from a JSON Lines file; each line is a text or an object."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"Cannot read tasks from {path}: {unreadable(error)}."
+        ) from None
+    tasks: list[Task] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            tasks.append(_as_task(parse_json(line), len(tasks)))
+        except json.JSONDecodeError as error:
+            raise UsageError(
+                f"{path}, line {number}, is not JSON ({error.msg}). Write one task a "
+                'line: {"instruction": "..."}'
+            ) from None
+        except UsageError as error:
+            raise UsageError(f"{path}, line {number}: {error}") from None
+    if not tasks:
+        raise UsageError(f"{path} holds no task.")
+    return tasks
+
+
+def files_of(task: Task) -> dict[str, str]:
+    """Check the paths of a task's initial files; return the files' texts by path."""
+    files = task.initial_state.get("files", {})
+    if not isinstance(files, dict) or not all(
+        isinstance(part, str) for pair in files.items() for part in pair
+    ):
+        raise UsageError(
+            f"Task {task.id!r}: initial_state.files must map paths to texts."
+        )
+    check_files(files)
+    return dict(files)
+
+
+def _as_task(value: Any, index: int) -> Task:
+    if isinstance(value, Task):
+        return value
+    if isinstance(value, str):
+        value = {"instruction": value}
+    if not isinstance(value, Mapping):
+        raise UsageError(f"Task {index} is {value!r}; give text or a mapping.")
+    usual = {"id": f"task-{index:05d}", "split": Split.TEST, "seed": index}
+    try:
+        return Task.model_validate({**usual, "family": "", "level": 1, **value})
+    except ValidationError as error:
+        raise UsageError(f"Task {index}: {first_problem(error)}.") from None
+
 
 RewardFunction = Callable[
     [Task, Trajectory], float | Reward | Awaitable[float] | Awaitable[Reward]
@@ -69,19 +145,15 @@ class FunctionEnding(Ending):
             found = await call(self._function, episode.task, trajectory)
         except Exception as error:  # user code
             raise RewardError(f"{type(error).__name__}: {error}") from error
-        if isinstance(found, Reward):
-            if problem := reward_problem(found, (-math.inf, math.inf)):
-                raise RewardError(f"the reward function returned {problem}")
-            return trajectory.scored(found)
-        if not isinstance(found, int | float) or not math.isfinite(found):
+        if not isinstance(found, Reward | int | float):
             raise RewardError(
                 f"the reward function returned {found!r}, not a finite number"
             )
-        if abs(found) > MOST_REWARD:
-            raise RewardError(
-                f"the reward function returned {found!r}, and {MOST_REWARD:g} is the "
-                "most: scale it"
-            )
+        reward = found if isinstance(found, Reward) else Reward(float(found), True)
+        if problem := reward_problem(reward, (-math.inf, math.inf)):
+            raise RewardError(f"the reward function returned {problem}")
+        if isinstance(found, Reward):
+            return trajectory.scored(found)
         return trajectory.model_copy(update={"reward": float(found)})
 
 

@@ -86,8 +86,8 @@ def rollout(
     Example: agentgym rollout coding --model nano --count 20
     """
     from agentgym.integrations.agent_import import is_reference
+    from agentgym.plugins.collect.agents import get_agent, is_for_rollouts
     from agentgym.plugins.collect.config import RolloutConfig
-    from agentgym.plugins.collect.named import get_agent, is_for_rollouts
     from agentgym.scenarios.task_lists import MOST_SEARCHED, with_id
     from agentgym.scenarios.tool_tasks.scenario import with_own_tools
     from agentgym.scenarios.tool_tasks.task_file import has_expectations
@@ -203,7 +203,7 @@ def _tasks(
     """
     from agentgym.core.task import EVERY_SPLIT, Split
     from agentgym.integrations.registry import load_factory
-    from agentgym.plugins.collect.tasks import read_tasks
+    from agentgym.plugins.collect.batch import read_tasks
     from agentgym.scenarios.registry import get_scenario
     from agentgym.scenarios.task_lists import tasks_to_measure
 

@@ -1,29 +1,26 @@
-"""Toolbox: create the tools of each rollout from names, settings and functions."""
+"""Toolbox: the ready-made tools, and the tools of each rollout by name or function."""
 
 import ast
 import inspect
 import math
 import operator
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from agentgym.core.background import call
 from agentgym.core.settings import explain_invalid
 from agentgym.core.tools import Tool, bound_tools, result_text, spec_of, tool
 from agentgym.errors import ConfigError, NotFoundError, ToolError, UsageError
 from agentgym.integrations.registry import load_factory
-from agentgym.plugins.collect.tools import Bash, BuiltInTool, FileEditor, Search
 from agentgym.sandbox import Sandbox, SandboxConfig
 from agentgym.sandbox.workspace import Workspace
 from agentgym.scenarios.base import Environment
 
 Number = int | float
-
-_MAX_DEPTH = 60
-_MAX_ROUNDING = 100
+_MOST_DIGITS = 100  # of rounding
 _OF_MATH = "ceil cos exp floor log log10 log2 sin sqrt tan"
 _FUNCTIONS: Mapping[type[ast.AST] | str, Callable[..., Number]] = {
     ast.Add: operator.add,
@@ -39,6 +36,182 @@ _FUNCTIONS: Mapping[type[ast.AST] | str, Callable[..., Number]] = {
     **{name: getattr(math, name) for name in _OF_MATH.split()},
 }
 _CONSTANTS = {"pi": math.pi, "e": math.e, "tau": math.tau}
+
+
+class BuiltInTool(BaseModel):
+    """Base class of ready-made tools.
+
+    Its fields are settings, and one method, marked ``@tool``, is the tool.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    needs_sandbox: ClassVar[bool] = False  # whether the tool runs programs
+    _workspace: Workspace = PrivateAttr()
+
+    def on(self, workspace: Workspace) -> Self:
+        """Return a copy of the tool that uses the files of a rollout's workspace."""
+        bound = self.model_copy()
+        bound._workspace = workspace
+        return bound
+
+
+class Bash(BuiltInTool):
+    """Runs commands in the sandbox; later commands see changed text files."""
+
+    needs_sandbox: ClassVar[bool] = True
+    timeout_s: float = Field(default=10.0, gt=0, le=600)  # then a command is ended
+    max_output: int = Field(default=10_000, ge=100)  # characters that the agent sees
+    shell: str = "bash"  # the program that is called with ``-c COMMAND``
+
+    @tool
+    async def bash(self, command: str) -> str:
+        """Run a bash command in the workspace folder, without network.
+
+        Each command starts in the workspace folder with a fresh shell. Only text
+        files in that folder are kept from one command to the next.
+
+        Args:
+            command: The command line.
+        """
+        if "\0" in command:
+            raise ToolError("a command cannot hold a NUL character.")
+        argv = (self.shell, "-c", command)
+        result = (await self._workspace.run(argv, self.timeout_s)).checked()
+        parts = [result.stdout.rstrip(), result.stderr.rstrip()]
+        if result.timed_out:
+            parts.append(f"(ended after {self.timeout_s:g} s; nothing was kept)")
+        elif result.status == "killed":
+            why = result.error or f"signal {result.signal}"
+            parts.append(f"(killed: {why})")
+        elif result.exit_code:
+            parts.append(f"(exit code {result.exit_code})")
+        text = "\n".join(part for part in parts if part)
+        return _cut(text, self.max_output) or "(no output)"
+
+
+class FileEditor(BuiltInTool):
+    """Edits text files; every path stays inside the workspace."""
+
+    max_output: int = Field(default=16_000, ge=100)  # characters seen at once
+
+    @tool
+    def file_editor(
+        self,
+        command: Literal["view", "create", "str_replace", "insert"],
+        path: str,
+        file_text: str = "",
+        old_str: str = "",
+        new_str: str = "",
+        insert_line: int = 0,
+        first_line: int = 1,
+        last_line: int = -1,
+    ) -> str:
+        """View, create or edit a text file in the workspace.
+
+        Args:
+            command: view a file or folder; create a file with file_text; str_replace
+                the one occurrence of old_str by new_str; or insert new_str.
+            path: Relative to the workspace.
+            file_text: The text of the file to create.
+            old_str: The text to replace; it must occur exactly once.
+            new_str: The new text.
+            insert_line: The line after which new_str is put, 0 for the beginning.
+            first_line: The first line to view.
+            last_line: The last line to view, -1 for the end.
+        """
+        match command:
+            case "view":
+                return self._view(path, first_line, last_line)
+            case "create":
+                return f"Wrote {self._workspace.write(path, file_text)}."
+            case "str_replace":
+                name = self._workspace.file(path)
+                self._workspace.replace(name, old_str, new_str)
+                return f"Edited {name}."
+            case "insert":
+                return self._insert(path, insert_line, new_str)
+
+    def _view(self, path: str, first: int, last: int) -> str:
+        name = self._workspace.resolve(path)
+        found = self._workspace.below(name)
+        if name not in self._workspace.files and (found or name == "."):
+            listing = "\n".join(found) or "(the workspace is empty)"
+            return _cut(listing, self.max_output)
+        lines = self._workspace.files[self._workspace.file(path)].splitlines()
+        end = len(lines) if last == -1 else min(last, len(lines))
+        if first < 1 or (last != -1 and last < first):
+            raise ToolError(f"lines {first} to {last} are not a range.")
+        if first > max(1, len(lines)):
+            raise ToolError(f"{name} has {len(lines)} lines.")
+        numbered = [f"{n:>5}  {lines[n - 1]}" for n in range(first, end + 1)]
+        return _cut("\n".join(numbered), self.max_output) or "(empty)"
+
+    def _insert(self, path: str, after: int, text: str) -> str:
+        name = self._workspace.file(path)
+        lines = self._workspace.files[name].splitlines(keepends=True)
+        if not 0 <= after <= len(lines):
+            raise ToolError(f"{name} has {len(lines)} lines; {after} is none of them.")
+        if after and not lines[after - 1].endswith("\n"):
+            lines[after - 1] += "\n"
+        lines.insert(after, text if text.endswith("\n") else text + "\n")
+        self._workspace.write(name, "".join(lines))
+        return f"Inserted after line {after} of {name}."
+
+
+class Search(BuiltInTool):
+    """Searches for a text, ignoring case."""
+
+    texts: dict[str, str] = Field(default_factory=dict)
+    """Texts to search in addition to the workspace's files, by name."""
+    max_matches: int = Field(default=20, ge=1)  # lines shown
+    max_line: int = Field(default=300, ge=20)  # characters shown of a line
+
+    @tool
+    def search(self, query: str, path: str = ".") -> str:
+        """Search texts and files for a text, ignoring case.
+
+        Args:
+            query: The text to find.
+            path: The file or folder to search; "." for everything.
+        """
+        wanted = query.strip().casefold()
+        if not wanted:
+            raise ToolError("the query is empty.")
+        found = [
+            f"{name}:{number}: {_cut(line.strip(), self.max_line)}"
+            for name, text in self._sources(path)
+            for number, line in enumerate(text.splitlines(), 1)
+            if wanted in line.casefold()
+        ]
+        if not found:
+            return f"No line holds {query!r}."
+        shown = found[: self.max_matches]
+        if len(found) > len(shown):
+            shown.append(f"({len(found) - len(shown)} more)")
+        return "\n".join(shown)
+
+    def _sources(self, path: str) -> Iterator[tuple[str, str]]:
+        folder = self._workspace.resolve(path)
+        files = self._workspace.files
+        if folder == ".":
+            yield from self.texts.items()
+        elif folder in self.texts:
+            yield folder, self.texts[folder]
+            return
+        names = [folder] if folder in files else self._workspace.below(folder)
+        if not names and folder != ".":
+            raise ToolError(f"there is no file or folder {folder}.")
+        for name in names:
+            yield name, files[name]
+
+
+def _cut(text: str, limit: int) -> str:
+    """Return ``text`` with its middle left out if it exceeds ``limit`` characters."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    left_out = len(text) - 2 * half
+    return f"{text[:half]}\n... ({left_out} characters left out) ...\n{text[-half:]}"
 
 
 class Calculator(BuiltInTool):
@@ -65,24 +238,15 @@ class Calculator(BuiltInTool):
 def calculate(expression: str, *, max_bits: int = 4096) -> Number:
     """Return the value of an arithmetic expression, or raise a ToolError."""
     try:
-        tree = ast.parse(expression.strip(), mode="eval")
-        return _value(tree.body, max_bits, _MAX_DEPTH)
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise ToolError(f"{expression!r} cannot be calculated: {reason}.") from None
-    except ZeroDivisionError:
-        raise ToolError(f"{expression!r} divides by zero.") from None
-    except OverflowError:
-        raise ToolError(f"a number in {expression!r} is too large.") from None
-    except TypeError:
-        raise ToolError(
-            f"a function in {expression!r} has arguments it does not take."
-        ) from None
+        return _value(ast.parse(expression.strip(), mode="eval").body, max_bits)
+    except (
+        *(SyntaxError, ArithmeticError, ValueError, TypeError),
+        *(MemoryError, RecursionError),  # it is nested too deeply
+    ) as error:
+        raise ToolError(f"{expression!r} cannot be calculated: {error}.") from None
 
 
-def _value(node: ast.expr, max_bits: int, depth: int) -> Number:
-    if depth == 0:
-        raise ToolError("the expression is nested too deeply.")
+def _value(node: ast.expr, max_bits: int) -> Number:
     name: type[ast.AST] | str = ""
     parts: list[ast.expr] = []
     match node:
@@ -97,31 +261,26 @@ def _value(node: ast.expr, max_bits: int, depth: int) -> Number:
         case ast.Call(func=ast.Name(id=name), args=parts, keywords=[]):
             pass
     if name not in _FUNCTIONS:
-        raise ToolError(f"{ast.unparse(node)!r} is not arithmetic.")
-    numbers = [_value(part, max_bits, depth - 1) for part in parts]
-    if name == "round" and any(abs(n) > _MAX_ROUNDING for n in numbers[1:]):
-        raise ToolError(f"round takes at most {_MAX_ROUNDING} digits.")
-    if name is ast.Pow and _is_vast(numbers[0], numbers[1], max_bits):
-        raise ToolError("a power in the expression is too large.")
+        raise ValueError(f"{ast.unparse(node)!r} is not arithmetic")
+    numbers = [_value(part, max_bits) for part in parts]
+    if name == "round" and any(abs(n) > _MOST_DIGITS for n in numbers[1:]):
+        raise ValueError(f"round takes at most {_MOST_DIGITS} digits")
+    if name is ast.Pow and all(isinstance(n, int) for n in numbers):
+        base, exponent = abs(numbers[0]), abs(numbers[1])
+        if base > 1 and (int(base).bit_length() - 1) * exponent > max_bits:
+            raise ValueError("a power in it is too large")
     return _bounded(_FUNCTIONS[name](*numbers), max_bits)
 
 
-def _is_vast(base: Number, exponent: Number, max_bits: int) -> bool:
-    """Return whether a power of integers is too large, without computing it."""
-    if not (isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1):
-        return False
-    return base.bit_length() * abs(exponent) > max_bits + abs(exponent)
-
-
 def _bounded(number: Number, max_bits: int) -> Number:
+    if isinstance(number, complex):
+        raise ValueError("the result is not a real number")
     if isinstance(number, int):
         fits = number.bit_length() <= max_bits
-    elif isinstance(number, float):
-        fits = math.isfinite(number)
     else:
-        raise ToolError("the result is not a real number.")
+        fits = math.isfinite(number)
     if not fits:
-        raise ToolError("a number in the expression is too large.")
+        raise ValueError("a number in it is too large")
     return number
 
 

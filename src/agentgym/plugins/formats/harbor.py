@@ -21,7 +21,7 @@ from agentgym.core.task import Split, Task
 from agentgym.core.tools import Tool, ToolSpec, bound_tools
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import ScenarioError, UsageError
-from agentgym.plugins.collect.tools import Bash, FileEditor, Search
+from agentgym.plugins.collect.toolbox import Bash, FileEditor, Search
 from agentgym.sandbox.commands import Argv, SandboxConfig
 from agentgym.sandbox.workspace import Workspace
 from agentgym.scenarios.base import Environment, Scenario, own_environment
