@@ -214,7 +214,7 @@ def test_what_is_missing_is_named(desk: Desk) -> None:
     (desk.folder / "contract.recording.jsonl").write_text('{"recording": 9}\n')
     code, _, err = desk.test("--replay")
     assert code == 2
-    assert "is not a recording (its version is 9, not 1)" in err
+    assert "is not a recording (its version is 9, not 2)" in err
 
 
 def call(*messages: dict[str, Any], tools: Any = (), **fields: Any) -> ModelCall:

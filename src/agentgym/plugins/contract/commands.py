@@ -38,8 +38,8 @@ def check(
     Example: agentgym test contract.yaml --replay
     """
     from agentgym.evaluate.result import write_text
-    from agentgym.plugins.contract.reports import to_junit, to_markdown
     from agentgym.plugins.contract.run import run_contract
+    from agentgym.plugins.contract.verdict import to_junit, to_markdown
     from agentgym.ui.reports import html_page
     from agentgym.ui.terminal_progress import TerminalProgress
 
@@ -67,7 +67,7 @@ def _view(verdict: "ContractResult") -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    from agentgym.plugins.contract.reports import headline, limit_rows
+    from agentgym.plugins.contract.verdict import headline, limit_rows
     from agentgym.ui.evaluation import variant_rows
     from agentgym.ui.layout import grid, indent
 

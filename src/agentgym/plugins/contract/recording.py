@@ -1,7 +1,7 @@
 """RecordedAnswers: a model's answers in a file, and the changes since they were given.
 
-Each line after the first is one rollout. A message, or a list of tools, that an earlier
-request of the rollout has is not repeated.
+Each line after the first is one rollout. A message, or a list of tools, is written
+once, in the first line, and named by its hash.
 """
 
 import json
@@ -20,7 +20,7 @@ from agentgym.errors import EngineError, NotFoundError, UsageError
 from agentgym.evaluate.metrics import by_task
 from agentgym.evaluate.result import Evaluation, write_text
 
-VERSION = 1
+VERSION = 2
 _KEPT = ("agent", "content", "finish_reason")
 
 
@@ -56,9 +56,9 @@ class RecordedAnswers:
 
     def save(self, path: Path) -> None:
         """Write the file."""
-        tools: dict[str, Any] = {}
+        texts: dict[str, Any] = {}
         lines = [
-            {"task": task, "calls": list(_packed(calls, tools))}
+            {"task": task, "calls": [_packed(call, texts) for call in calls]}
             for task, attempts in self.calls.items()
             for calls in attempts
         ]
@@ -68,7 +68,7 @@ class RecordedAnswers:
             "settings": dict(self.settings),
             "gives_forms": self.gives_forms,
             "held": dict(self.held),
-            "tools": tools,
+            "texts": texts,
         }
         rows = (json.dumps(each, ensure_ascii=False) for each in [head, *lines])
         write_text(path, "\n".join(rows) + "\n")
@@ -85,10 +85,10 @@ class RecordedAnswers:
             head, *lines = map(json.loads, text.splitlines())
             if (version := head.pop("recording")) != VERSION:
                 raise ValueError(f"its version is {version}, not {VERSION}")
-            tools = head.pop("tools")
+            texts = head.pop("texts")
             calls: defaultdict[str, list[list[ModelCall]]] = defaultdict(list)
             for line in lines:
-                calls[line["task"]].append(list(_unpacked(line["calls"], tools)))
+                calls[line["task"]].append([_unpacked(c, texts) for c in line["calls"]])
             held = {task: (won, of) for task, (won, of) in head.pop("held").items()}
             return cls(**head, held=held, calls=dict(calls))
         except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -98,46 +98,36 @@ class RecordedAnswers:
             ) from None
 
 
-def _packed(calls: Sequence[ModelCall], tools: dict[str, Any]) -> Iterator[Any]:
-    before: dict[str, list[dict[str, Any]]] = {}
-    for call in calls:
-        known = before.get(call.agent, [])
-        pairs = zip(known, call.messages, strict=False)
-        same = next((n for n, (a, b) in enumerate(pairs) if a != b), None)
-        same = min(len(known), len(call.messages)) if same is None else same
-        name = digest([json.dumps(call.tools, sort_keys=True)])[:12]
-        tools[name] = call.tools
-        yield {
-            **{key: getattr(call, key) for key in _KEPT},
-            "repeats": same,
-            "messages": call.messages[same:],
-            "tools": name,
-            "tool_calls": [each.to_openai() for each in call.tool_calls],
-            "tokens": call.token_counts,
-        }
-        before[call.agent] = call.messages
+def _packed(call: ModelCall, texts: dict[str, Any]) -> dict[str, Any]:
+    """Return a call for the file; add its messages and its tools to ``texts``."""
+
+    def name(value: Any) -> str:
+        key = digest([json.dumps(value, sort_keys=True)])[:12]
+        texts[key] = value
+        return key
+
+    return {
+        **{key: getattr(call, key) for key in _KEPT},
+        "messages": [name(message) for message in call.messages],
+        "tools": name(call.tools),
+        "tool_calls": [each.to_openai() for each in call.tool_calls],
+        "tokens": call.token_counts,
+    }
 
 
-def _unpacked(
-    packed: Sequence[dict[str, Any]], tools: Mapping[str, Any]
-) -> Iterator[ModelCall]:
-    before: dict[str, list[dict[str, Any]]] = {}
-    for given in packed:
-        agent = given["agent"]
-        shared = before.get(agent, [])[: given["repeats"]]
-        prompt, response = given["tokens"] or (None, None)
-        before[agent] = messages = [*shared, *given["messages"]]
-        yield ModelCall.without_tokens(
-            **{key: given[key] for key in _KEPT},
-            messages=messages,
-            tools=tools[given["tools"]],
-            tool_calls=[
-                RequestedCall(id=each["id"], **each["function"])
-                for each in given["tool_calls"]
-            ],
-            prompt_tokens=prompt,
-            response_tokens=response,
-        )
+def _unpacked(given: dict[str, Any], texts: Mapping[str, Any]) -> ModelCall:
+    prompt, response = given["tokens"] or (None, None)
+    return ModelCall.without_tokens(
+        **{key: given[key] for key in _KEPT},
+        messages=[texts[name] for name in given["messages"]],
+        tools=texts[given["tools"]],
+        tool_calls=[
+            RequestedCall(id=each["id"], **each["function"])
+            for each in given["tool_calls"]
+        ],
+        prompt_tokens=prompt,
+        response_tokens=response,
+    )
 
 
 class RecordedPolicy(Policy):
@@ -254,17 +244,19 @@ def _tools_changed(
         was, now = before[name], after[name]
         if was.get("description") != now.get("description"):
             yield f"tool {name}: its description changed"
-        schemas = was.get("parameters"), now.get("parameters")
-        if schemas[0] != schemas[1]:
-            yield f"tool {name}: its schema changed{_arguments_changed(*schemas)}"
+        if was.get("parameters") != now.get("parameters"):
+            fields = (
+                properties(was.get("parameters")),
+                properties(now.get("parameters")),
+            )
+            yield f"tool {name}: its schema changed{_fields_changed(*fields)}"
 
 
-def _arguments_changed(old: Any, new: Any) -> str:
-    before, after = properties(old), properties(new)
+def _fields_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     parts = {
-        "gone": before.keys() - after.keys(),
-        "new": after.keys() - before.keys(),
-        "other": {n for n in before.keys() & after.keys() if before[n] != after[n]},
+        "gone": old.keys() - new.keys(),
+        "new": new.keys() - old.keys(),
+        "other": {n for n in old.keys() & new.keys() if old[n] != new[n]},
     }
     words = (f"{kind}: {', '.join(sorted(n))}" for kind, n in parts.items() if n)
     text = "; ".join(words)
@@ -290,12 +282,11 @@ def _messages_changed(
         for message in (*old, *new)
         for call in message.get("tool_calls") or ()
     }
-    roles = [Counter(str(m.get("role")) for m in each) for each in (old, new)]
-    if roles[0] != roles[1]:
-        roles[0].subtract(roles[1])
-        for role, count in roles[0].items():
-            if count:
-                yield f"{'fewer' if count > 0 else 'more'} {role} messages", True
+    counts = Counter(str(message.get("role")) for message in old)
+    counts.subtract(str(message.get("role")) for message in new)
+    for role, count in counts.items():
+        if count:
+            yield f"{'fewer' if count > 0 else 'more'} {role} messages", True
     for before, after in zip(old, new, strict=False):
         role = str(before.get("role"))
         if before != after and role == after.get("role"):
