@@ -13,10 +13,13 @@ import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import TypeAdapter as Adapter
 
 from agentgym.core.formats.literals import Unreadable, read_literal, skip_space
+from agentgym.errors import first_problem
 from agentgym.scenarios.tool_tasks.lines import BrokenLineError, shown
 
 _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
@@ -37,22 +40,91 @@ _KEY = re.compile(r"\s*([^=(),]+?)\s*=\s*")
 _USERS, _AGENTS = ("user", "human"), ("assistant", "gpt")
 
 
-@dataclass
-class _Asked:
-    """The first request of a conversation that needs calls.
+def _value(text: Any) -> Any:
+    """Parse a text as JSON or as a Python literal; return other values unchanged."""
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(text.strip()) if text.strip() else None
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise ValueError(
+            f"{shown(text)} is neither JSON nor a value of Python"
+        ) from None
 
-    Attributes:
-        calls: The keys ``tool``, ``args`` and, if known, ``answer`` of each call.
-        turns: Number of the agent's messages with calls.
-    """
 
-    instruction: str
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    turns: int = 0
+class _Function(BaseModel):
+    """A function that a record offers; its arguments by name, with their schemas."""
+
+    name: str
+    description: str | None = None
+    properties: dict[str, dict[str, Any] | None] = {}
+    required: list[str] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unnested(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        function = given.get("function", given)
+        parameters = function.get("parameters") or {}
+        if not isinstance(parameters, dict):
+            raise ValueError(f"the parameters are {shown(parameters)}, not an object")
+        found = {key: function.get(key) for key in ("name", "description")}
+        if "properties" in parameters:
+            required = parameters.get("required") or []
+            return {
+                **found,
+                "properties": parameters["properties"] or {},
+                "required": required,
+            }
+        # xLAM has the arguments themselves.
+        needed = [
+            name
+            for name, value in parameters.items()
+            if isinstance(value, dict)
+            and "default" not in value
+            and "optional" not in str(value.get("type"))
+        ]
+        return {**found, "properties": parameters, "required": needed}
 
 
-_Read = Callable[[str, Sequence[str]], list[dict[str, Any]]]
-"""Parses the calls in an agent's message, given the names of the functions."""
+class _Call(BaseModel):
+    name: str
+    arguments: Annotated[dict[str, Any], BeforeValidator(_value)] = {}
+
+
+class _Message(BaseModel):
+    speaker: str = Field(alias="from")
+    value: str
+
+
+_Functions = Annotated[list[_Function], BeforeValidator(_value)]
+
+
+class _Xlam(BaseModel):
+    query: str
+    tools: _Functions
+    answers: Annotated[list[_Call], BeforeValidator(_value)]
+
+
+class _Conversation(BaseModel):
+    conversations: list[_Message]
+    system: str | None = None
+    tools: Annotated[list[_Function] | None, BeforeValidator(_value)] = None
+
+    @property
+    def prompt(self) -> str:
+        """The system prompt."""
+        said = (each.value for each in self.conversations if each.speaker == "system")
+        return self.system or next(said, "")
+
+
+_Read = Callable[[str, Sequence[_Function]], list[_Call]]
+"""Parses the calls in an agent's message."""
 
 
 def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
@@ -61,85 +133,72 @@ def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
     Other objects are returned unchanged. A conversation gives its first request that
     needs calls, with the calls up to the user's next message.
     """
-    if "query" in record and "answers" in record:
-        return _line(record, _xlam(record), record.get("tools"), "xLAM")
-    if "conversations" not in record:
-        return record
-    system = _system(record)
-    if "<tool" in system or "tools" in record:
-        tools = record.get("tools") or _marked_tools(system)
-        return _line(record, _conversation(record, _marked, tools), tools, "Hermes")
-    tools = _listed_tools(system)
-    return _line(record, _conversation(record, _pythonic, tools), tools, "ToolACE")
-
-
-def _line(
-    record: Mapping[str, Any], asked: _Asked, tools: Any, kind: str
-) -> dict[str, Any]:
-    """Return the line of a tasks file for a request, with tools in OpenAI's format."""
-    if not asked.calls:
+    kind = "xLAM"
+    try:
+        if "query" in record and "answers" in record:
+            found = _Xlam.model_validate(record)
+            line = {
+                "instruction": found.query,
+                "expect": [_expected(call) for call in found.answers],
+                "ordered": False,
+            }
+            tools = found.tools
+        elif "conversations" not in record:
+            return record
+        else:
+            kind = "conversations"
+            talk = _Conversation.model_validate(record)
+            is_marked = "<tool" in talk.prompt or "tools" in record
+            kind = "Hermes" if is_marked else "ToolACE"
+            read, listed = (
+                (_marked, _marked_tools) if is_marked else (_pythonic, _listed_tools)
+            )
+            tools = talk.tools or Adapter(_Functions).validate_python(
+                listed(talk.prompt)
+            )
+            line = _first_request(talk, read, tools)
+    except ValueError as error:
+        why = str(error)
+        if isinstance(error, ValidationError):
+            why = first_problem(error)
+        raise BrokenLineError(f"this {kind} record is malformed: {why}") from None
+    calls = line["expect"]
+    if not calls:
         raise BrokenLineError(
             f"this {kind} record calls no function, so doing nothing would be paid: "
             "leave it out"
         )
-    made = []
-    for tool in _parsed(tools, "`tools`", kind):
-        function = tool.get("function", tool) if isinstance(tool, Mapping) else None
-        if not isinstance(function, Mapping) or not isinstance(
-            function.get("name"), str
-        ):
-            raise BrokenLineError(
-                f"this {kind} record has {shown(tool)} among its tools, not a function "
-                "with a name"
-            )
-        given = [c["args"] for c in asked.calls if c["tool"] == function["name"]]
-        made.append(_function(function, given))
-    line = {
-        "instruction": asked.instruction,
-        "tools": made,
-        "expect": [{**call, "tool": _name(call["tool"])} for call in asked.calls],
-        "ordered": asked.turns > 1,
-    }
+    line["tools"] = [
+        _tool(each, [c["args"] for c in calls if c["tool"] == _name(each.name)])
+        for each in tools
+    ]
     if isinstance(record.get("id"), str | int):
         line["id"] = record["id"]
     return line
 
 
-def _object(value: Any, name: str) -> Mapping[str, Any]:
-    """Check that a part of a schema is a JSON object, and return it; {} for None."""
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise BrokenLineError(f"{name} of a function is {value!r}, not an object")
-    return value
+def _expected(call: _Call) -> dict[str, Any]:
+    return {"tool": _name(call.name), "args": call.arguments}
 
 
-def _function(
-    function: Mapping[str, Any], given: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def _tool(function: _Function, given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Convert a data set's function to a tool, without types that calls contradict."""
-    parameters = _object(function.get("parameters"), "parameters")
-    # xLAM has the arguments themselves.
-    listed = _object(parameters.get("properties", parameters), "properties")
-    properties = {name: _object(each, name) for name, each in listed.items()}
-    needed = (
-        name
-        for name, value in properties.items()
-        if "default" not in value and "optional" not in str(value.get("type"))
-    )
-    required = needed if listed is parameters else parameters.get("required") or ()
     return {
         "type": "function",
         "function": {
-            "name": _name(str(function["name"])),
-            "description": str(function.get("description") or ""),
+            "name": _name(function.name),
+            "description": function.description or "",
             "parameters": {
                 "type": "object",
                 "properties": {
-                    name: _schema(value, [g[name] for g in given if name in g])
-                    for name, value in properties.items()
+                    name: _schema(value or {}, [g[name] for g in given if name in g])
+                    for name, value in function.properties.items()
                 },
-                "required": [n for n in required if all(n in each for each in given)],
+                "required": [
+                    name
+                    for name in function.required
+                    if all(name in each for each in given)
+                ],
             },
         },
     }
@@ -147,8 +206,6 @@ def _function(
 
 def _schema(value: Any, given: Sequence[Any]) -> dict[str, Any]:
     """Convert a data set's description of an argument to a JSON schema."""
-    if not isinstance(value, Mapping):
-        return {}
     found: dict[str, Any] = {}
     if isinstance(text := value.get("description"), str):
         found["description"] = text
@@ -172,80 +229,39 @@ def _name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name.strip())[:64]
 
 
-def _xlam(record: Mapping[str, Any]) -> _Asked:
-    if not isinstance(record["query"], str):
-        raise BrokenLineError(
-            f"this xLAM record has the `query` {shown(record['query'])}, not a text"
-        )
-    calls = _parsed(record["answers"], "`answers`", "xLAM")
-    return _Asked(record["query"], [_call(each, "xLAM") for each in calls], 1)
-
-
-def _conversation(record: Mapping[str, Any], read: _Read, tools: Any) -> _Asked:
+def _first_request(
+    talk: _Conversation, read: _Read, tools: Sequence[_Function]
+) -> dict[str, Any]:
     """Return the first request of a conversation that needs calls, with its calls."""
-    names = [
-        str(each.get("function", each).get("name"))
-        for each in _parsed(tools, "the list of functions", "conversation's")
-        if isinstance(each, Mapping) and isinstance(each.get("function", each), Mapping)
-    ]
     said: list[str] = []
-    asked = _Asked("")
-    open_calls: list[dict[str, Any]] = []
-    for speaker, text in _messages(record):
-        if speaker in _USERS:
-            if asked.calls:
+    calls: list[dict[str, Any]] = []
+    unanswered: list[dict[str, Any]] = []
+    turns = 0
+    for message in talk.conversations:
+        if message.speaker in _USERS:
+            if calls:
                 break
-            said.append(text.strip())
-        elif speaker in _AGENTS:
-            open_calls = read(text, names)
-            asked.calls += open_calls
-            asked.turns += bool(open_calls)
-        elif speaker == "tool":
-            answers = list(_answers(text))
-            if len(answers) == len(open_calls):
-                for call, answer in zip(open_calls, answers, strict=True):
+            said.append(message.value.strip())
+        elif message.speaker in _AGENTS:
+            unanswered = [_expected(call) for call in read(message.value, tools)]
+            calls += unanswered
+            turns += bool(unanswered)
+        elif message.speaker == "tool":
+            answers = list(_answers(message.value))
+            if len(answers) == len(unanswered):
+                for call, answer in zip(unanswered, answers, strict=True):
                     call["answer"] = answer
-            open_calls = []
-    asked.instruction = "\n\n".join(said)
-    return asked
+            unanswered = []
+    return {"instruction": "\n\n".join(said), "expect": calls, "ordered": turns > 1}
 
 
-def _messages(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    conversations = record["conversations"]
-    if not isinstance(conversations, list):
-        raise BrokenLineError(
-            f"`conversations` is {shown(conversations)}, not a list of messages"
-        )
-    for place, message in enumerate(conversations):
-        given = message if isinstance(message, Mapping) else {}
-        speaker, text = given.get("from"), given.get("value")
-        if not isinstance(speaker, str) or not isinstance(text, str):
-            raise BrokenLineError(
-                f"conversations[{place}] is {shown(message)}, not "
-                '{"from": "…", "value": "…"}'
-            )
-        yield speaker, text
-
-
-def _system(record: Mapping[str, Any]) -> str:
-    found = record.get("system")
-    first = next((t for who, t in _messages(record) if who == "system"), "")
-    return found if isinstance(found, str) else first
-
-
-def _marked_tools(system: str) -> list[Any]:
-    """Return the functions in the last ``<tools>`` tag of a system message."""
-    found = [
-        text.strip()
-        for text in _TOOLS.findall(system)
-        if "{" in text  # the text also mentions the marks
-    ]
+def _marked_tools(prompt: str) -> str:
+    """Return the text in the last ``<tools>`` tag of a system prompt."""
+    # The prompt also mentions the marks.
+    found = [text for text in _TOOLS.findall(prompt) if "{" in text]
     if not found:
-        raise BrokenLineError(
-            "this Hermes record has no functions, in `tools` or in the <tools> of its "
-            "system text"
-        )
-    return _parsed(found[-1], "<tools>", "Hermes")
+        raise ValueError("it has no functions, in `tools` or in <tools> of its system")
+    return str(found[-1])
 
 
 def _listed_tools(system: str) -> list[Any]:
@@ -258,26 +274,24 @@ def _listed_tools(system: str) -> list[Any]:
             continue
         if isinstance(value, list):
             return value
-    raise BrokenLineError(
+    raise ValueError(
         "it has `conversations`, and neither `tools` (as Hermes) nor a list of "
         "functions in its `system` (as ToolACE)"
     )
 
 
-def _marked(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
+def _marked(text: str, functions: Sequence[_Function]) -> list[_Call]:
     """Parse the calls in ``<tool_call>`` tags, written as JSON or as Python dicts."""
-    return [
-        _call(_value(found.strip(), "<tool_call>"), "Hermes")
-        for found in _TOOL_CALL.findall(text)
-    ]
+    return [_Call.model_validate(_value(each)) for each in _TOOL_CALL.findall(text)]
 
 
-def _pythonic(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
+def _pythonic(text: str, functions: Sequence[_Function]) -> list[_Call]:
     """Parse calls such as ``[Some Name(key="value")]``; return [] for other texts."""
     text = text.strip()
+    names = (function.name for function in functions)
     ordered = sorted(names, key=len, reverse=True)
     at = skip_space(text, 1)
-    if not text.startswith("[") or not any(text.startswith(n, at) for n in names):
+    if not text.startswith("[") or not any(text.startswith(n, at) for n in ordered):
         return []
     calls = []
     try:
@@ -293,12 +307,12 @@ def _pythonic(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
                     raise Unreadable
                 arguments[key[1]], at = read_literal(text, key.end())
                 at = _after_comma(text, at)
-            calls.append({"tool": name, "args": arguments})
+            calls.append(_Call(name=name, arguments=arguments))
             at = _after_comma(text, at + 1)
     except (Unreadable, IndexError):
-        raise BrokenLineError(
-            f"this ToolACE record has the answer {shown(text)}, not calls of its "
-            'functions as in [name(key="value")]'
+        raise ValueError(
+            f"{shown(text)} is an answer, not calls of its functions as in "
+            '[name(key="value")]'
         ) from None
     return calls
 
@@ -312,25 +326,12 @@ def _after_comma(text: str, at: int) -> int:
     return at
 
 
-def _call(value: Any, kind: str) -> dict[str, Any]:
-    given = value if isinstance(value, Mapping) else {}
-    name, arguments = given.get("name"), given.get("arguments", {})
-    if isinstance(arguments, str):
-        arguments = _value(arguments, "`arguments`")
-    if not isinstance(name, str) or not isinstance(arguments, dict):
-        raise BrokenLineError(
-            f"this {kind} record has {shown(value)} among its calls, not "
-            '{"name": "…", "arguments": {…}}'
-        )
-    return {"tool": name, "args": arguments}
-
-
 def _answers(text: str) -> Iterator[Any]:
     """Yield the answer to each call from a message with the functions' answers."""
     parts = _RESPONSE.findall(text)
     try:
-        values = [_value(part.strip(), "an answer") for part in parts or [text]]
-    except BrokenLineError:
+        values = [_value(part) for part in parts or [text]]
+    except ValueError:
         yield text.strip()
         return
     if not parts and isinstance(values[0], list):
@@ -339,29 +340,3 @@ def _answers(text: str) -> Iterator[Any]:
         if isinstance(value, Mapping):
             value = value.get("content", value.get("results", value))
         yield value
-
-
-def _parsed(value: Any, where: str, kind: str) -> list[Any]:
-    """Return a list that is given as a list, as JSON text or as a Python literal."""
-    found = _value(value, f"{where} of this {kind} record") if value else value
-    if not isinstance(found, list):
-        raise BrokenLineError(
-            f"{where} of this {kind} record is {shown(value)}, not a list"
-        )
-    return found
-
-
-def _value(text: Any, where: str) -> Any:
-    """Parse a text as JSON or as a Python literal; return other values unchanged."""
-    if not isinstance(text, str):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        pass
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise BrokenLineError(
-            f"{where} is {shown(text)}, neither JSON nor a value of Python"
-        ) from None
