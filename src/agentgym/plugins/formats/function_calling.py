@@ -137,7 +137,7 @@ def as_task_line(record: dict[str, Any]) -> dict[str, Any]:
     try:
         if "query" in record and "answers" in record:
             found = _Xlam.model_validate(record)
-            line = {
+            line: dict[str, Any] = {
                 "instruction": found.query,
                 "expect": [_expected(call) for call in found.answers],
                 "ordered": False,
