@@ -1,7 +1,9 @@
 """Repair: find a wrong function, fix it, and run the tests."""
 
+import tomllib
+from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from agentgym import Environment, Reward, Scenario, Split, Task, Trajectory, tool
 from agentgym.core.needs import NeededCall
@@ -9,79 +11,8 @@ from agentgym.core.tools import ToolOutcome, ToolSpec, tool_specs
 from agentgym.errors import RuleViolation
 from agentgym.sandbox import RunTests, Sandbox, Workspace, gives
 
-# Each split has its own words; otherwise held-out tasks would measure memory. Each
-# entry: a function, its right and its wrong value, the test's assertion, and hidden
-# calls with expected values. The wrong function gives none of these values, so it earns
-# nothing.
-FAULTS: dict[Split, list[tuple[str, str, str, str, dict[str, Any]]]] = {
-    Split.TRAIN: [
-        ("area(a, b)", "a * b", "a + b", "area(2, 3) == 6", {"area(4, 5)": 20}),
-        (
-            "last(items)",
-            "items[-1]",
-            "items[0]",
-            "last([1, 2]) == 2",
-            {"last('abc')": "c"},
-        ),
-        ("half(n)", "n / 2", "n * 2", "half(8) == 4", {"half(3)": 1.5, "half(1)": 0.5}),
-        (
-            "larger(a, b)",
-            "max(a, b)",
-            "min(a, b)",
-            "larger(1, 2) == 2",
-            {"larger(9, 4)": 9},
-        ),
-        (
-            "ends(a)",
-            "[a[0], a[-1]]",
-            "[a[0]]",
-            "ends([1, 2]) == [1, 2]",
-            {"ends('xyz')": ["x", "z"]},
-        ),
-    ],
-    Split.VALIDATION: [
-        ("gap(a, b)", "abs(a - b)", "abs(a + b)", "gap(1, 5) == 4", {"gap(7, 4)": 3}),
-        (
-            "shout(text)",
-            "text.upper()",
-            "text.lower()",
-            "shout('a') == 'A'",
-            {"shout('b')": "B"},
-        ),
-    ],
-    Split.TEST: [
-        (
-            "cube(n)",
-            "n ** 3",
-            "n ** 2",
-            "cube(2) == 8",
-            {"cube(3)": 27, "cube(-1)": -1},
-        ),
-        (
-            "words(text)",
-            "text.split()",
-            "text",
-            "words('a b') == ['a', 'b']",
-            {"words('c')": ["c"]},
-        ),
-        (
-            "odd(n)",
-            "n % 2 == 1",
-            "n % 2 == 0",
-            "odd(3)",
-            {"odd(4)": False, "odd(5)": True},
-        ),
-    ],
-    Split.OUT_OF_VOCABULARY: [
-        (
-            "mean(xs)",
-            "sum(xs) / len(xs)",
-            "sum(xs)",
-            "mean([2, 4]) == 3",
-            {"mean([1, 2])": 1.5},
-        ),
-    ],
-}
+_TEXT = Path(__file__).with_name("faults.toml").read_text(encoding="utf-8")
+FAULTS = {Split(name): faults for name, faults in tomllib.loads(_TEXT).items()}
 PHRASES = ["{name} is wrong, repair {path}", "the test of {name} fails: mend {path}"]
 TIMEOUT_S = 5.0
 
@@ -147,10 +78,8 @@ class RepairScenario(Scenario):
         rng = Random(f"{split.value}/{seed}/{number}")
         signature, right, wrong, shown, hidden = rng.choice(FAULTS[split])
         name = signature.partition("(")[0]
-        path, test = (
-            f"{name}.py",
-            f"from {name} import {name}\n\n\ndef test_{name}():\n",
-        )
+        path = f"{name}.py"
+        test = f"from {name} import {name}\n\n\ndef test_{name}():\n"
         return Task(
             id=f"{split.value}/{seed}/{number}",
             split=split,
