@@ -32,13 +32,6 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_the_shipped_policys_form_is_what_its_template_writes() -> None:
-    tokenizer = AutoTokenizer.from_pretrained(nano_path())
-
-    assert form_of("nano", TemplateSettings()).name == "hermes"
-    assert ChatTemplate("nano", tokenizer).format.name == "hermes"
-
-
 def test_a_folders_form_is_found_without_its_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
 

@@ -9,7 +9,6 @@ from aiohttp import web
 
 from agentgym.errors import UsageError
 from agentgym.models import endpoint
-from agentgym.models.reference import Endpoint
 from agentgym.rollout import RolloutStatus, run_rollouts
 from tests.rollout.stub_server import StubServer, completion
 
@@ -37,31 +36,13 @@ async def test_token_ids_of_a_server_are_kept() -> None:
     assert body["tools"][0]["function"]["name"] == "calculator"
 
 
-async def test_counts_of_a_server_without_ids_are_kept() -> None:
-    async def respond(_: web.Request, body: dict[str, Any]) -> web.Response:
-        answer = completion()
-        del answer["prompt_token_ids"], answer["choices"][0]["token_ids"]
-        return web.json_response(answer)
-
-    with StubServer(respond) as server:
-        batch = await run_rollouts(["x"], llm=Endpoint((server.endpoint,), "", "m"))
-    (call,) = batch.trajectories[0].model_calls
-    assert (call.prompt_ids, call.response_ids, call.logprobs) == ([], [], [])
-    stats = batch.trajectories[0].stats()
-    assert (stats.prompt_tokens, stats.response_tokens) == (3, 1)
-    assert stats.uncounted_calls == 0
-
-
 @pytest.mark.parametrize(
     ("status", "text", "reason", "asked"),
     [
         (401, "bad key", "refused key: The model server at ", 1),
-        (403, "no", "refused key: ", 1),
         (400, "what?", "model: ", 1),
         (503, "busy", "model: ", 4),
-        (429, "slow down", "model: ", 4),
         (200, "<html>", "model: ", 1),
-        (200, "[1]", "model: ", 1),
         (200, "{}", "garbage reply: ", 1),
         (400, "context_length_exceeded", "context_overflow: ", 1),
     ],
@@ -117,13 +98,6 @@ async def test_several_servers_share_rollouts_and_stand_in_for_one_that_is_gone(
     assert two.endpoint in reason
 
 
-async def test_conversations_that_begin_alike_go_to_the_same_server() -> None:
-    with StubServer() as one, StubServer() as two:
-        endpoint = Endpoint((one.endpoint, two.endpoint), "", "m")
-        await run_rollouts(["same"] * 8, llm=endpoint, concurrency=1)
-        assert sorted([len(one.bodies), len(two.bodies)]) == [0, 8]
-
-
 # Answers that were given before
 
 
@@ -146,17 +120,6 @@ async def test_the_same_rollouts_again_ask_the_server_nothing(tmp_path: Path) ->
     assert first.cached.startswith("0 of 2 requests")
     assert again.cached is not None
     assert again.cached.startswith("2 of 2 requests")
-
-
-async def test_garbage_is_not_kept(tmp_path: Path) -> None:
-    async def garbage(_: web.Request, body: dict[str, Any]) -> web.Response:
-        return web.json_response({"choices": []})
-
-    options: dict[str, Any] = {"cache_requests": tmp_path / "a", "temperature": 0.0}
-    with StubServer(garbage) as server:
-        for _ in range(2):
-            await run_rollouts(["a"], llm=f"{server.endpoint}#m", **options)
-    assert len(server.bodies) == 2
 
 
 @pytest.mark.parametrize(

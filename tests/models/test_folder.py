@@ -20,8 +20,6 @@ BOMB = {"t": {"dtype": "F32", "shape": [10**300] * 4000, "data_offsets": [0, 0]}
     [
         (b"[" * 200_000, "nested too deep"),
         (json.dumps(BOMB).encode(), "shapes that no model has"),
-        (b'{"t": {"shape": [-5], "data_offsets": [0, 0]}}', "shapes that no model has"),
-        (b"[]", "cannot be read"),
         (b'{"t": 1}', "cannot be read"),
     ],
 )

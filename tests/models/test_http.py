@@ -53,12 +53,11 @@ async def send(
     told: list[str] | None = None,
     *,
     stream: bool = False,
-    key: str = "",
 ) -> tuple[int, bytes]:
     """Return the status and the body of the answer to one call."""
     heard = [] if told is None else told
     async for attempt in ServerAttempts(client, "session", heard.append):
-        async with attempt.at(Replicas((url,), "m", key)):
+        async with attempt.at(Replicas((url,), "m")):
             response = await attempt.post("chat/completions", b"{}", stream=stream)
             attempt.has_begun = stream
             return response.status, await response.read()
@@ -74,7 +73,7 @@ async def post(server: StubServer, **options: Any) -> tuple[int, list[str]]:
         return status, told
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 503])
+@pytest.mark.parametrize("status", [429, 503])
 async def test_what_may_succeed_later_is_tried_again(status: int) -> None:
     with StubServer(answers(status, status, 200)) as server:
         answer, told = await post(server)
@@ -83,13 +82,7 @@ async def test_what_may_succeed_later_is_tried_again(status: int) -> None:
     assert [f"status {status}, trying again in" in line for line in told] == [True] * 2
 
 
-async def test_the_last_answer_counts_whatever_it_is() -> None:
-    with StubServer(answers(503)) as server:
-        assert (await post(server, tries=2))[0] == 503
-    assert len(server.bodies) == 2
-
-
-@pytest.mark.parametrize("status", [400, 401, 404, 422])
+@pytest.mark.parametrize("status", [400, 404])
 async def test_what_never_succeeds_is_asked_once(status: int) -> None:
     with StubServer(answers(status)) as server:
         assert await post(server) == (status, [])
@@ -107,10 +100,7 @@ async def test_waits_double_up_to_a_bound() -> None:
     [
         ("30", 30.0),
         ("3600", 60.0),
-        ("0.1", 0.5),
-        ("-1", 0.5),
         ("soon", 0.5),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.5),
         ("Wed, 21 Oct 2115 07:28:00 GMT", 60.0),
     ],
 )
@@ -152,22 +142,6 @@ async def test_a_broken_answer_is_asked_for_again_unless_some_was_passed_on() ->
         assert len(server.bodies) == 1
 
 
-async def test_a_server_that_is_not_there_is_an_error() -> None:
-    told: list[str] = []
-    async with opened(tries=3) as client:
-        with pytest.raises(aiohttp.ClientConnectorError):
-            await send(client, "http://127.0.0.1:9/v1", told)
-    assert len(told) == 2
-
-
-async def test_an_address_that_is_none_is_tried_once() -> None:
-    told: list[str] = []
-    async with opened() as client:
-        with pytest.raises(aiohttp.InvalidURL):
-            await send(client, "http://", told)
-    assert told == []
-
-
 async def test_a_try_has_a_time_limit() -> None:
     gate = asyncio.Event()
 
@@ -182,20 +156,6 @@ async def test_a_try_has_a_time_limit() -> None:
     assert len(server.bodies) == 2
 
 
-async def test_the_key_goes_with_every_request() -> None:
-    keys: list[str | None] = []
-
-    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
-        keys.append(request.headers.get("Authorization"))
-        return web.json_response({})
-
-    with StubServer(respond) as server:
-        for key in ("secret", ""):
-            async with opened() as client:
-                await send(client, server.endpoint, key=key)
-    assert keys == ["Bearer secret", None]
-
-
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -203,10 +163,8 @@ async def test_the_key_goes_with_every_request() -> None:
             b'{"error": {"message": "too long", "code": "context_length_exceeded"}}',
             "too",
         ),
-        (b'{"message": "The maximum context length is 5."}', "The maximum"),
         (b'{"error": "maximum context length"}', "maximum"),
         (b"the maximum context length is 5", "the maximum"),
-        (b'["maximum context length"]', "["),
         (b'{"error": {"message": "no such model"}}', None),
         (b"", None),
     ],

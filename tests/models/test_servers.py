@@ -38,15 +38,6 @@ def test_a_session_stays_unless_its_server_is_much_busier() -> None:
     assert choose(servers, "s") is other  # its prefix is there now
 
 
-def test_sessions_are_forgotten_at_last() -> None:
-    servers = pool()
-    first = servers.choose(THREE, "first")
-    for i in range(2**14):
-        servers.choose(THREE, f"s{i}")
-    chosen = servers.choose(THREE, "first")
-    assert chosen is not first
-
-
 def test_what_is_known_of_a_server_stays_while_others_come_and_go() -> None:
     servers = pool()
     held = choose(servers, "s", Replicas(("a",), "m"))

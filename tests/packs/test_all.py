@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from agentgym import Split, Task
-from agentgym.core.trajectory import Trajectory
-from agentgym.errors import ScenarioError, UsageError
+from agentgym.errors import UsageError
 from agentgym.evaluate.baselines import CALL_EVERYTHING
 from agentgym.evaluate.call_classes import CallClass
 from agentgym.evaluate.evaluation import judge
 from agentgym.packs.kit.tasks import GeneratedScenario
-from agentgym.scenarios import Environment, Scenario, get_scenario
+from agentgym.scenarios import Scenario, get_scenario
 from tests.some import some
 
 from .conftest import needed, play
@@ -151,16 +150,3 @@ def test_a_request_is_one_line(scenario: Scenario, split: Split) -> None:
             assert text == " ".join(text.split())
             assert "{" not in text
             assert len(text) < 180
-
-
-def test_only_its_own_environments_are_scored(scenario: Scenario) -> None:
-    if not isinstance(scenario, GeneratedScenario):
-        return
-
-    class Other(Environment):
-        pass
-
-    [task] = scenario.tasks(Split.TRAIN, 0, 1)
-    trajectory = Trajectory(rollout_id="r", scenario="", task_id=task.id)
-    with pytest.raises(ScenarioError, match="not an environment of this scenario"):
-        scenario.calculate_reward(task, Other(), trajectory)

@@ -79,14 +79,6 @@ def test_refunds_follow_the_age_of_the_booking(late: bool) -> None:
     assert refused is late
 
 
-def test_bookings_are_read_before_they_are_cancelled() -> None:
-    task = task_of("cancel")
-    read, cancel = needed(task)
-    trajectory, reward = run(task, [cancel, read, cancel])
-    assert trajectory.get_tool_calls()[0].outcome is ToolOutcome.RULE_BROKEN
-    assert not reward.success
-
-
 def test_flights_abroad_need_a_passport() -> None:
     task = task_of("book", abroad=True)
     [book] = needed(task)
@@ -95,14 +87,6 @@ def test_flights_abroad_need_a_passport() -> None:
     assert trajectory.get_tool_calls()[0].outcome is ToolOutcome.RULE_BROKEN
     assert "passport" in task.instruction
     assert "passport" not in task_of("book", abroad=False).instruction
-
-
-def test_a_third_bag_is_refused() -> None:
-    task = task_of("bags")
-    [add] = needed(task)
-    trajectory, reward = run(task, [Call(add.name, {**add.arguments, "count": 3})])
-    assert trajectory.get_tool_calls()[0].outcome is ToolOutcome.RULE_BROKEN
-    assert reward.value < 0
 
 
 def test_the_wrong_flight_is_no_success() -> None:

@@ -76,12 +76,6 @@ def test_out_of_vocabulary_phrases_have_a_word_of_their_own(pack: str) -> None:
         assert words([frame]) - known, frame
 
 
-def test_no_name_of_a_project_is_a_word_of_a_request() -> None:
-    said = {w for s in Split for w in words(frames("coding", s) | forms("coding", s))}
-    for names in NAMES.values():
-        assert not names.words() & said
-
-
 @pytest.mark.slow
 @PACKS
 def test_training_tasks_have_no_held_out_name_and_many_wordings(pack: str) -> None:
@@ -113,11 +107,3 @@ def test_sections_hold_their_lines_split_by_split(tmp_path: Path) -> None:
     assert list(pools) == ["ask", "end"]
     assert pools["ask"][Split.TEST] == ("[a|b] test", "c: d")
     assert pools["end"][Split.TRAIN] == ("bye", "see you")
-
-
-def test_a_section_that_one_split_lacks_is_an_error(tmp_path: Path) -> None:
-    for split in Split:
-        write(tmp_path, split, "[ask]\na\n")
-    write(tmp_path, Split.TEST, "[asks]\na\n")
-    with pytest.raises(ValueError, match="asks"):
-        read_pools(tmp_path)

@@ -36,12 +36,3 @@ def test_a_test_task_is_found(split: Split) -> None:
     assert found.references > 30
     assert found.manners > 30
     assert found.faults >= 30
-
-
-@pytest.mark.slow
-def test_training_tasks_are_not_found() -> None:
-    found = Count()
-    for task in CodingScenario().tasks(Split.TRAIN, 5, 190):
-        files = "\n".join(task.initial_state["files"].values())
-        found.add(f"{USER}{task.instruction}{END}{files}{END}")
-    assert found == Count(conversations=190)

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -75,18 +73,6 @@ def test_settings_keep_the_place_wherever_they_are_read(
     assert get_scenario(again.scenario).name == "mine"
 
 
-@pytest.mark.slow
-def test_found_in_another_process_by_its_place(pack: Path) -> None:
-    code = (
-        "from agentgym.scenarios.registry import get_scenario;"
-        f"print(get_scenario({str(pack)!r}).name)"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", code], cwd="/", capture_output=True, text=True
-    )
-    assert ran.stdout == "mine\n", ran.stderr
-
-
 def test_lists_read_the_card_and_import_nothing(pack: Path) -> None:
     (pack / "words.py").write_text("raise SystemExit('imported')\n")
     broken = pack.parent / "broken"
@@ -112,11 +98,9 @@ def test_flaws_and_places(pack: Path) -> None:
     [
         ("import agentgym\nx = (\n", r"scenario.py, line 2: '\(' was never closed"),
         ("import surely_absent.deep\n", "pip install surely_absent$"),
-        ("import words\n", "next to it: write `from .words import …`"),
         ("from words import WORD\n", "next to it: write `from .words import …`"),
         ("from .gone import x\n", "imports 'gone' from its own folder"),
         ("1 / 0\n", "raised ZeroDivisionError when it was imported"),
-        ("import sys\nsys.exit(0)\n", "raised SystemExit when it was imported"),
         ("x = 1\n", "holds no scenario: write a subclass"),
         (PACK + "\nclass Two(Mine):\n    pass\n", r"holds 2 scenarios \(Mine, Two\)"),
         (
@@ -124,10 +108,8 @@ def test_flaws_and_places(pack: Path) -> None:
             "Half of .* lacks methods of Scenario: calculate_reward, create",
         ),
         (PACK.replace('"mine"', '"My pack"'), "has the name 'My pack'"),
-        (PACK.replace('    name = "mine"\n', ""), "has the name None"),
         (PACK.replace('"mine"', '"coding"'), "name of a built-in scenario"),
         (PACK + "\nMine.__init__ = lambda self, x: None\n", "made without arguments: "),
-        (PACK + "\nMine.__init__ = lambda self: 1 / 0\n", "raised ZeroDivisionError"),
         (
             "from agentgym import tool\n@tool\ndef water(plant):\n    'Water it.'\n",
             "'plant' of tool 'water' has no type annotation",
@@ -145,14 +127,6 @@ def test_requirements_are_named_if_there_are_some(pack: Path) -> None:
     (pack / "requirements.txt").write_text("surely-absent\n")
     with pytest.raises(ScenarioError, match=f"pip install -r {pack}/requirements.txt"):
         get_scenario("mine")
-
-
-def test_a_pack_that_was_mended_loads(pack: Path) -> None:
-    (pack / "scenario.py").write_text("1 / 0\n")
-    with pytest.raises(ScenarioError):
-        get_scenario("mine")
-    (pack / "scenario.py").write_text(PACK)
-    assert get_scenario("mine").name == "mine"
 
 
 def test_names_of_built_in_scenarios_are_refused(pack: Path) -> None:

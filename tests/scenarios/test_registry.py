@@ -55,14 +55,6 @@ def test_entry_point_that_is_no_scenario_is_refused() -> None:
         get_scenario("odd")
 
 
-def test_folder_that_cannot_be_read_declares_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path / "absent")
-    assert [card.name for card in scenario_cards()] == list(BUILT_IN)
-
-
 @pytest.mark.usefixtures("installed")
 def test_entry_point_that_cannot_be_loaded_says_why() -> None:
     with pytest.raises(ScenarioError, match="third_party:Gone.*no attribute 'Gone'"):

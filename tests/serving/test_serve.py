@@ -118,20 +118,6 @@ def test_openai_is_answered_with_a_tool_call(client: OpenAI) -> None:
     assert "prompt_token_ids" not in (answer.model_extra or {})
 
 
-def test_openai_goes_on_after_a_tool_result(client: OpenAI) -> None:
-    asked = client.chat.completions.create(
-        model="coding", messages=TOLD, tools=[LIST_FILES], temperature=0
-    )
-    said = asked.choices[0].message
-    [call] = said.tool_calls or []
-    result = {"role": "tool", "tool_call_id": call.id, "content": "app.py"}
-    so_far: list[Any] = [*TOLD, said, result]
-    answer = client.chat.completions.create(
-        model="coding", messages=so_far, tools=[LIST_FILES]
-    )
-    assert answer.choices[0].message.content or answer.choices[0].message.tool_calls
-
-
 @pytest.mark.parametrize("tools", [[], [LIST_FILES]], ids=["text", "tool call"])
 def test_openai_streams_what_it_would_be_told_at_once(
     client: OpenAI, tools: list[Any]
@@ -211,23 +197,14 @@ def test_a_call_that_is_required_is_made(client: OpenAI, parallel: bool) -> None
         ),
         ({"n": 2}, 400, "unsupported_parameter"),
         ({"tool_choice": "nobody"}, 400, "invalid_value"),
-        ({"response_format": {"type": "grammar"}}, 400, "unsupported_parameter"),
         ({"response_format": {"type": "json_schema"}}, 400, "invalid_value"),
         (
             {"response_format": schema_of({"x": {"not": {"type": "string"}}})},
             400,
             "unsupported_schema",
         ),
-        ({"top_p": 0.5}, 400, "unsupported_parameter"),
         ({"temperature": -1}, 400, "invalid_value"),
-        ({"temperature": "hot"}, 400, "invalid_value"),
-        ({"max_tokens": 0}, 400, "invalid_value"),
-        ({"max_completion_tokens": "all"}, 400, "invalid_value"),
         ({"seed": "x"}, 400, "invalid_value"),
-        ({"stop": [3]}, 400, "invalid_value"),
-        ({"messages": []}, 400, "invalid_messages"),
-        ({"messages": [{"content": "no role"}]}, 400, "invalid_messages"),
-        ({"messages": [{"role": "user", "content": 3}]}, 400, "invalid_messages"),
         (
             {"messages": [{"role": "assistant", "tool_calls": [{}]}]},
             400,
@@ -246,13 +223,13 @@ def test_what_it_cannot_do_is_refused(
     assert (caught.value.status_code, caught.value.code) == (status, code)
 
 
-@pytest.mark.parametrize("key", ["other", "a", KEY + "x"])
+@pytest.mark.parametrize("key", ["other", KEY + "x"])
 def test_a_wrong_key_is_refused(server: AgentServer, key: str) -> None:
     with pytest.raises(openai.AuthenticationError, match="Invalid or missing API key"):
         client_of(server, key).models.list()
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b"\xff"])
+@pytest.mark.parametrize("body", [b"{", b"[]"])
 def test_bad_json_is_an_error_object(server: AgentServer, body: bytes) -> None:
     told = httpx.post(
         f"{server.url}/chat/completions",
@@ -283,58 +260,6 @@ def test_langchain_chats_and_calls_tools(server: AgentServer) -> None:
     assert [call["name"] for call in called.tool_calls] == ["list_files"]
 
 
-async def test_autogen_chats_and_calls_tools(server: AgentServer) -> None:
-    from autogen_core.models import ModelFamily, ModelInfo, UserMessage
-    from autogen_core.tools import FunctionTool
-    from autogen_ext.models.openai import OpenAIChatCompletionClient
-
-    def list_files() -> str:
-        """List the files."""
-        return "app.py"
-
-    model = OpenAIChatCompletionClient(
-        model="coding",
-        base_url=server.url,
-        api_key=KEY,
-        temperature=0,
-        model_info=ModelInfo(
-            vision=False,
-            function_calling=True,
-            json_output=False,
-            structured_output=False,
-            family=ModelFamily.UNKNOWN,
-        ),
-    )
-    answer = await model.create([UserMessage(content="Thanks", source="user")])
-    assert answer.content
-    tool = FunctionTool(list_files, description="List the files.")
-    asked = [UserMessage(content="Which files are there?", source="user")]
-    called = await model.create(asked, tools=[tool])
-    assert not isinstance(called.content, str)
-    assert [call.name for call in called.content] == ["list_files"]
-    await model.close()
-
-
-@pytest.mark.slow
-def test_crewai_chats_and_calls_tools(
-    server: AgentServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CREWAI_DISABLE_TELEMETRY", "true")
-    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-    from crewai import LLM
-
-    model = LLM(
-        model="openai/coding", base_url=server.url, api_key=KEY, temperature=0.0
-    )
-    assert model.call("Thanks")
-    called = model.call(
-        "Which files are there?",
-        tools=[LIST_FILES],
-        available_functions={"list_files": lambda: "app.py"},
-    )
-    assert called == "app.py"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"), first_of([(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -348,25 +273,6 @@ def test_an_answer_under_way_is_finished(home: str, number: int, code: int) -> N
     ended, told = server.end(number)
     assert (ended, told) == (code, "coding@1 is no longer served.\n")
     assert [c.choices[0].finish_reason for c in stream][-1] in ("length", "stop")
-
-
-@pytest.mark.slow
-def test_a_second_signal_ends_it_at_once(home: str) -> None:
-    server = Process(home=home)
-    stream = client_of(server, "any").chat.completions.create(
-        model="coding", messages=TOLD, stream=True, seed=9, **SLOW
-    )
-    assert next(stream)
-    server.process.send_signal(signal.SIGTERM)
-    assert server.process.stdout is not None
-    assert any(line.startswith("Ending") for line in server.process.stdout)
-    code, told = server.end(signal.SIGTERM)
-    assert code == 143
-    assert told in (
-        "Interrupted.\n",
-        "Interrupted. `agentgym runs list` lists the runs that can continue.\n",  # hard
-        "coding@1 is no longer served.\n",  # before the second signal came
-    )
 
 
 @pytest.mark.slow
@@ -440,8 +346,6 @@ def test_a_taken_port_is_told(agentgym: Command, tmp_path: Path) -> None:
     ("words", "told"),
     [
         (["--host", "0.0.0.0"], "could use the model"),
-        (["--host", "::"], "could use the model"),
-        (["--host", "0.0.0.0", "--api-key", ""], "could use the model"),
         (["--host", "nothing.invalid", "--api-key", "k"], "cannot be listened on"),
         (["--port", "70000"], "70000 is not a port"),
         (["--api-key", "schlüssel"], "characters that no HTTP header can hold"),

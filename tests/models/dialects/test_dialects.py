@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from agentgym.core.openai import ApiError
-from agentgym.models.dialects import DIALECTS
 from agentgym.models.dialects.messages import MessagesDialect
 from agentgym.models.dialects.responses import ResponsesDialect
 
@@ -239,11 +238,3 @@ def test_what_no_chat_can_do_is_refused(dialect: Any, body: Any, wording: str) -
     shown = dialect.error(caught.value)["error"]
     assert shown["message"] == caught.value.message
     assert shown["type"] == "invalid_request_error"
-
-
-def test_a_chat_completion_stays_as_it_is() -> None:
-    [chat] = [each for each in DIALECTS if each.path == "chat/completions"]
-    body = {"messages": [], "stream": True, "stream_options": {}, "tools": [CHAT_TOOL]}
-    assert chat.read(body) == {"messages": [], "tools": [CHAT_TOOL]}
-    assert chat.answer(completion("Yes."), {}) == completion("Yes.")
-    assert chat.stream(completion("Yes."), body).endswith(b"data: [DONE]\n\n")

@@ -101,36 +101,3 @@ def test_a_report_needs_a_look_and_repeats_are_refused() -> None:
     assert "reported already" in calls[3].result
     assert not reward.success
     assert reward.parts["rules"] < 0
-
-
-def test_nothing_is_to_report_in_clean_code_that_has_matters_of_taste() -> None:
-    styles = 0
-    for seed in range(8):
-        task = task_of("review_clean", index=seed)
-        reward, [call] = play(task, plan(task))
-        assert reward.success
-        styles += ": style: " in call.result
-        for line in call.result.split("\n"):
-            if ": style: " in line:
-                path, number, _ = line.split(":", 2)
-                report = {"path": path, "line": int(number), "kind": "bug"}
-                wrong, _ = play(task, [*plan(task), ("report_finding", report)])
-                assert not wrong.success
-    assert styles
-
-
-def test_a_line_that_is_not_there_and_an_unknown_folder_are_refused() -> None:
-    task = task_of("review_bug")
-    path = task.goal["look"][0]
-    far = {"path": path, "line": 999, "kind": "bug"}
-    _, calls = play(
-        task,
-        [
-            ("lint", {"path": "nowhere"}),
-            ("lint", {"path": "."}),
-            ("report_finding", far),
-        ],
-    )
-    assert "there is no file or folder nowhere" in calls[0].result
-    assert path in calls[1].result
-    assert "has no line 999" in calls[2].result

@@ -4,7 +4,6 @@ import pytest
 
 from agentgym.errors import ScenarioError
 from agentgym.packs.kit.code_rewards import Efficiency, SubmittedCode
-from agentgym.packs.kit.code_rewards.efficiency import share_of_ratio
 from agentgym.sandbox import Sandbox
 
 FAST = """\
@@ -71,12 +70,6 @@ def test_a_program_that_fails_in_a_later_run_earns_nothing(sandbox: Sandbox) -> 
     right, given = PART.measure({"m.py": again + SLOW}, sandbox, rounds=3)
     assert (bool(right.values), given.values) == (True, "")
     assert share(sandbox, again + SLOW) == 0.0
-
-
-def test_the_share_falls_in_steps() -> None:
-    ratios = (0.2, 1.0, 1.4, 2.0, 4.0, 8.0, 20.0)
-    shares = [share_of_ratio(ratio) for ratio in ratios]
-    assert shares == [1.0, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
 
 
 def test_a_workload_that_cannot_be_used_is_refused(sandbox: Sandbox) -> None:

@@ -141,16 +141,6 @@ def test_problems_that_were_there_at_the_start_cost_nothing(sandbox: Sandbox) ->
     assert Style().share(code) == pytest.approx(0.8)
 
 
-def test_clean_lines_do_not_dilute_problems(sandbox: Sandbox) -> None:
-    bad = "import os\nimport sys\n"
-    padded = bad + "".join(f"X{n} = {n}\n" for n in range(500))
-    short, long = (
-        Style().share(SubmittedCode(files={"a.py": text}, sandbox=sandbox))
-        for text in (bad, padded)
-    )
-    assert long <= short < 1.0
-
-
 class _Fixed(RewardPart[float]):
     name: ClassVar[str] = "fixed"
 

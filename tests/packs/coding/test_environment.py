@@ -60,12 +60,6 @@ def test_search_shows_sources_before_tests(project: CodingEnvironment) -> None:
             project.search_code(query)
 
 
-def test_search_is_bounded() -> None:
-    project = CodingEnvironment({"a.py": "x = 1\n" * 50}, Sandbox())
-    lines = project.search_code("x").splitlines()
-    assert (len(lines), lines[-1]) == (6, "(45 more)")
-
-
 def test_edit_replaces_one_occurrence(project: CodingEnvironment) -> None:
     project.read_file("shop/pricing.py")
     assert project.edit_file("shop/pricing.py", "RATE = 5", "RATE = 7") == (
@@ -131,14 +125,6 @@ def test_lint_and_format() -> None:
     assert project.format_file("b.py") == "b.py is unchanged."
     with pytest.raises(ToolError, match="does not parse"):
         project.format_file("c.py")
-
-
-@pytest.mark.parametrize("text", ["(" * 3000, "x = '\0'\n", "\\"])
-def test_hostile_sources_do_not_break_lint_or_format(text: str) -> None:
-    project = CodingEnvironment({"a.py": text}, Sandbox())
-    assert project.lint("a.py").startswith("a.py:")
-    with pytest.raises(ToolError, match="does not parse"):
-        project.format_file("a.py")
 
 
 async def test_a_script_that_fails_shows_its_last_line() -> None:

@@ -16,14 +16,6 @@ def test_invented_names_are_names_that_no_pool_holds() -> None:
         assert not any(keyword.iskeyword(word) for word in words)
 
 
-def test_no_invented_name_is_part_of_another() -> None:
-    for seed in range(300):
-        names = invented(Random(seed))
-        words = [*names.packages, *names.nouns]
-        for word in words:
-            assert sum(word in other for other in words) == 1
-
-
 def test_only_training_projects_have_invented_names() -> None:
     for split in Split:
         drawn = [names_for(split, Random(seed)) for seed in range(200)]

@@ -79,19 +79,6 @@ async def test_a_repair_passes_the_visible_tests_too(scenario: CodingScenario) -
     assert value < 0.45
 
 
-@pytest.mark.parametrize("right", ["return p + K", "return p * K"])
-async def test_a_fault_is_not_repaired_by_changing_the_constant(
-    scenario: CodingScenario, right: str
-) -> None:
-    task, edit = repair_of("operator", right)
-    [first, *_] = task.initial_state["files"][edit["path"]].splitlines()
-    name = first.split()[0]
-    for value in ("0", "1", "77"):
-        changed = {**edit, "old": first, "new": f"{name} = {value}"}
-        assert not (await judge(scenario, task, changed))[0]
-        assert not (await judge(scenario, task, edit, changed))[0]
-
-
 async def test_a_repair_leaves_the_rest_as_it_was(scenario: CodingScenario) -> None:
     task, edit = repair_of("operator", "return p + K")
     files = task.initial_state["files"]

@@ -46,16 +46,6 @@ def test_generated_sources_are_clean_unless_meant_not_to_be(
             assert checks.formatted(text) == text
 
 
-@pytest.mark.slow
-def test_formatting_tasks_have_something_to_format(scenario: CodingScenario) -> None:
-    tasks = scenario.tasks(Split.TRAIN, 2, 19 * 20)
-    for task in some(tasks):
-        for path in task.goal["formatted"]:
-            text = task.initial_state["files"][path]
-            assert checks.formatted(text) != text
-            assert checks.meaning(checks.formatted(text)) == checks.meaning(text)
-
-
 def test_faults_of_the_splits_differ() -> None:
     for template in TEMPLATES:
         bodies = [fault.body for fault in template.faults]

@@ -71,12 +71,6 @@ def test_a_closing_question_asks_for_no_fact(text: str) -> None:
     assert waiting.reply(text) == "it is 77"  # it could not be done without
 
 
-def test_asking_on_and_on_does_not_keep_the_next_request_back() -> None:
-    busy = customer(later=("one more thing",))
-    replies = [busy.reply("What is your order number?") for _ in range(4)]
-    assert replies == ["it is 77", "78", "one more thing", None]
-
-
 @pytest.mark.parametrize("text", ["", "?", "What is your email?", "order?", "Done."])
 def test_an_agent_that_only_talks_comes_to_an_end_and_earns_nothing(text: str) -> None:
     scenario = CustomerSupportScenario()

@@ -117,21 +117,6 @@ def test_a_part_of_what_was_said_is_no_number(key: str) -> None:
     assert len(told.books.errors) == 4
 
 
-def test_a_number_is_heard_in_any_case_and_punctuation() -> None:
-    told = shop("It is (Ab-77). My mail is Eve@flint.io!")
-    assert told.get_order("aB-77") == "error: there is no order aB-77."
-    assert "error" in told.get_customer(" eve@flint.io")
-
-
-def test_a_postcode_that_nobody_gave_is_the_agents_mistake() -> None:
-    told = shop("my postcode is 5678.")
-    assert "not verified" in told.verify_identity("cus_1", "5678")
-    with pytest.raises(ToolError, match="not verified"):
-        told.verify_identity("cus_1", "567")
-    assert len(told.books.errors) == 1
-    assert told.verify_identity("cus_1", "1234") == "verified"
-
-
 @pytest.mark.parametrize("amount", [math.nan, math.inf, -20.5, 20.51])
 def test_no_other_amount_is_refunded(amount: float) -> None:
     opened = verified()

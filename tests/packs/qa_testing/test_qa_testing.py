@@ -100,22 +100,6 @@ def test_testing_everything_that_comes_to_mind_does_not_pay(
     assert reward.value <= 0
 
 
-def test_other_functions_tests_kill_no_mutant(scenario: QaTestingScenario) -> None:
-    task = task_of(scenario, "test_module")
-    first, second = list(task.goal["mutants"])
-    own = [
-        (a["call"], a["expected"])
-        for tool, a in plan(task)
-        if tool == "add_test" and a["call"].startswith(f"{first}(")
-    ]
-    reward, _ = play(scenario, task, with_tests(task, *own))
-    share = len(task.goal["mutants"][first]) / sum(
-        map(len, task.goal["mutants"].values())
-    )
-    assert reward.right_arguments == pytest.approx(share)
-    assert second
-
-
 @pytest.mark.parametrize(
     "text",
     [

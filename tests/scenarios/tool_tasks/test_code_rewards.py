@@ -190,10 +190,3 @@ def test_a_line_that_cannot_be_used_is_refused(
     with pytest.raises(UsageError, match="line 1: ") as raised:
         Scenario.from_tools("code_tools:TOOLS", tasks=tasks)
     assert says in str(raised.value)
-
-
-def test_expected_calls_and_rewards_of_code_exclude_each_other(tasks: Path) -> None:
-    both = {**line("add", "a+b"), "expect": [{"tool": "think", "args": {"about": "x"}}]}
-    tasks.write_text(json.dumps(both))
-    with pytest.raises(UsageError, match="leave `expect` out"):
-        Scenario.from_tools("code_tools:TOOLS", tasks=tasks)

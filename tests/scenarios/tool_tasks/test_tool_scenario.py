@@ -10,7 +10,7 @@ import pytest
 from agentgym import Scenario, Split, Trajectory
 from agentgym.core.background import in_background
 from agentgym.core.tools import ToolOutcome, spec_of
-from agentgym.errors import NotFoundError, ScenarioError, UsageError
+from agentgym.errors import ScenarioError, UsageError
 from agentgym.evaluate.baselines import Call, attempt
 from agentgym.evaluate.check import check_scenario
 from agentgym.evaluate.metrics import TaskResult
@@ -173,24 +173,6 @@ def test_looking_twice_is_slow_and_calling_everything_is_wrong(shop: Path) -> No
         ("refund", {"order_id": 5, "amount": 1}),
     )
     assert (everything.success, everything.reward) == (False, 0.0)
-
-
-def test_a_call_without_arguments_is_worth_nothing_alone(shop: Path) -> None:
-    (shop.parent / "look_tools.py").write_text(
-        'def look() -> str:\n    """Look."""\n    return ""\n\n\n'
-        'def take(what: str) -> str:\n    """Take."""\n    return ""\n\n\n'
-        "TOOLS = [look, take]\n"
-    )
-    made = [
-        {
-            "instruction": f"Take the {number}th.",
-            "expect": expected(("look", {}), ("take", {"what": f"{number}th"})),
-        }
-        for number in range(10, 30)
-    ]
-    scenario = Scenario.from_tools("look_tools:TOOLS", tasks=write(shop, made))
-    [task] = scenario.tasks(Split.TRAIN, 0, 1)
-    assert in_background(attempt(scenario, task, [Call("look", {})])).reward == 0.0
 
 
 def test_recorded_answers_come_from_the_line_then_the_file_beside(shop: Path) -> None:
@@ -388,10 +370,3 @@ def test_references_that_mean_nothing_are_refused(
     write(shop.with_name("coding.jsonl"), lines())
     with pytest.raises(error, match=told):
         get_scenario(reference)
-
-
-def test_an_unknown_task_is_refused(shop: Path) -> None:
-    scenario = Scenario.from_tools(TOOLS, tasks=shop)
-    [task] = scenario.tasks(Split.TRAIN, 0, 1)
-    with pytest.raises(NotFoundError, match="gone"):
-        scenario.create_environment(task.model_copy(update={"id": "gone"}))
