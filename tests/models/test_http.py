@@ -11,8 +11,7 @@ import pytest
 from aiohttp import web
 
 from agentgym.models import http
-from agentgym.models.http import ModelClient, ServerAttempts, overflow_message
-from agentgym.models.servers import Replicas
+from agentgym.models.http import ModelClient, Replicas, ServerAttempts, overflow_message
 from tests.rollout.stub_server import Handler, StubServer
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from agentgym.models.servers import Replicas, Server, ServerPool
+from agentgym.models.http import Replicas, Server, ServerPool
 
 THREE = Replicas(("a", "b", "c"), "m")
 

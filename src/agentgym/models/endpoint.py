@@ -12,12 +12,12 @@ from agentgym.errors import ContextLengthError, ModelCallError, ProviderError
 from agentgym.models.answers import AnswerCache
 from agentgym.models.http import (
     ModelClient,
+    Replicas,
     ServerAttempts,
     failure_message,
     overflow_message,
 )
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
-from agentgym.models.servers import Replicas
 from agentgym.security.redaction import beginning, get_logger
 
 logger = get_logger(__name__)

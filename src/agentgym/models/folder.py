@@ -26,7 +26,6 @@ DEFAULT_RANK = 16
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM accepts as its maximum LoRA rank."""
 SMALL_PARAMETERS = 30_000_000
-_MOST_PARAMETERS = 10**15
 _TOKENIZERS = "tokenizer.json", "vocab.*", "*.model", "*.tiktoken", "tekken.json"
 
 
@@ -46,14 +45,10 @@ def model_source(model: str) -> str:
         raise ModelError(f"The policy 'nano' is missing from {path}; reinstall.")
     if path.is_dir():
         files = sorted(path.glob("*.gguf"))
-        instead = (
-            f"at its file {files[0]}"
-            if files
-            else "at a folder written by save_pretrained"
-        )
+        at = f"its file {files[0]}" if files else "a folder written by save_pretrained"
         raise ModelError(
             f"The folder {path} holds no model: config.json is missing. Point --model "
-            f"{instead}, or use --model nano."
+            f"at {at}, or use --model nano."
         )
     if path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
         raise ModelError(f"No model is at {model!r}: the folder does not exist.")
@@ -101,10 +96,7 @@ def adapter_folders(folder: Path) -> dict[str, Path]:
 
 
 def held_adapter(folder: Path) -> Path | None:
-    """Return the folder of the first adapter; all have the same base and rank.
-
-    Or None.
-    """
+    """Return the first adapter's folder, or None; all have the same base and rank."""
     return next(iter(adapter_folders(folder).values()), None)
 
 
@@ -220,8 +212,6 @@ def _parameters(path: Path) -> int:
             header = parse_json(file.read(length))
         header.pop("__metadata__", None)
         count: int = sum(math.prod(tensor["shape"]) for tensor in header.values())
-        if not 0 <= count < _MOST_PARAMETERS:
-            raise ValueError("its header has shapes that no model has")
         ends: list[int] = [tensor["data_offsets"][1] for tensor in header.values()]
     except (OSError, ValueError, TypeError, LookupError, struct.error) as error:
         message = f"The weights {path} cannot be read: {error}. {again}"

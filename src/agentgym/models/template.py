@@ -11,7 +11,6 @@ from agentgym.errors import ModelError, UsageError, unreadable
 TEMPLATE_FILE = "agentgym_template.json"
 """File in a trained model's folder with the template settings of its training."""
 HERMES = "hermes"
-_MOST_BYTES = 2**20
 
 
 def template_text(given: str) -> str:
@@ -26,8 +25,6 @@ def template_text(given: str) -> str:
         )
     path = Path(given).expanduser()
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"The chat template {path} has more than 1 MiB.")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from agentgym.core.agent import Trained
-from agentgym.core.files import disk_trouble, new_folder
-from agentgym.errors import UsageError
-from agentgym.models.folder import held_adapter
+from agentgym.core.files import disk_trouble, new_folder, parse_json
+from agentgym.errors import ModelError, UsageError, first_line
+from agentgym.models.folder import ADAPTER_FILE, held_adapter, model_source
+from agentgym.models.template import keep_template, template_of
 
 Format = Literal["hf", "merged"]
 
@@ -39,9 +40,7 @@ def export_model(trained: Trained, form: str, folder: Path, card: str) -> Path:
         with new_folder(folder) as made:
             usual = made.stat().st_mode & 0o777
             if form == "merged" and held_adapter(trained.model_path) is not None:
-                from agentgym.serving.merging import merge_adapter
-
-                merge_adapter(source, made)
+                _merge_adapter(source, made)
             else:
                 shutil.copytree(source, made, dirs_exist_ok=True)
             (made / CARD).write_text(card, encoding="utf-8")
@@ -69,3 +68,34 @@ def _open_to_readers(folder: Path, usual: int) -> None:
     folder.chmod(usual)
     for path in folder.rglob("*"):
         path.chmod(usual if path.is_dir() else usual & 0o666)
+
+
+def _merge_adapter(adapter: Path, folder: Path) -> None:
+    """Write the weights of a LoRA adapter's folder, merged in float32, to a folder."""
+    from peft import PeftModel
+    from safetensors import SafetensorError
+    from transformers import AutoTokenizer
+
+    from agentgym.engines.local.architecture import find_class
+    from agentgym.engines.local.quiet import quiet
+
+    try:
+        settings = parse_json((adapter / ADAPTER_FILE).read_text(encoding="utf-8"))
+        name = str(settings["base_model_name_or_path"])
+        with quiet():
+            source = model_source(name)
+            base = find_class(name, source).from_pretrained(source, dtype="auto")
+            dtype = base.dtype
+            adapted = PeftModel.from_pretrained(base.float(), str(adapter))
+            merged = adapted.merge_and_unload(safe_merge=True).to(dtype)
+            tokenizer = AutoTokenizer.from_pretrained(adapter)
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        reason = first_line(error)
+        raise ModelError(
+            f"The adapter in {adapter} cannot be merged: {reason} The model that it "
+            "was trained on must be available; without a network, in a folder."
+        ) from error
+    with quiet():
+        merged.save_pretrained(str(folder))
+        tokenizer.save_pretrained(folder)
+    keep_template(folder, template_of(str(adapter), None))

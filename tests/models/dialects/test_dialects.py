@@ -221,7 +221,7 @@ PICTURE = {"type": "input_image", "image_url": "…"}
             "only Anthropic runs",
         ),
         (RESPONSES, {"input": "?", "previous_response_id": "resp_1"}, "store=false"),
-        (RESPONSES, {}, "has no text"),
+        (RESPONSES, {}, "of type None, not a text"),
         (
             RESPONSES,
             {"input": [{"role": "user", "content": [PICTURE]}]},

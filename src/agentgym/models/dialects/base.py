@@ -1,12 +1,13 @@
 """Dialect: the interface of a converter between a chat API and chat completions."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import orjson
 
 from agentgym.core.openai import ApiError
+from agentgym.security.redaction import quoted
 
 IS_ERROR = "is_error"
 """Key in a tool message that marks a failed call; the key is not sent to the model."""
@@ -16,6 +17,24 @@ def frame(chunk: Mapping[str, Any], event: str = "") -> bytes:
     """Format an object as a server-sent event; ``event`` is its name, if it has one."""
     head = f"event: {event}\n".encode() if event else b""
     return head + b"data: " + orjson.dumps(chunk) + b"\n\n"
+
+
+def refused(message: str) -> ApiError:
+    """Return the error for a request that cannot be converted."""
+    return ApiError(400, f"{message}.", "unsupported_parameter")
+
+
+def text_of(content: Any, where: str, kinds: Collection[str] = ("text",)) -> str:
+    """Return a text or a list of parts with text as one text; refuse other parts."""
+    if isinstance(content, str):
+        return content
+    texts = []
+    for part in content if isinstance(content, list) else [content]:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind not in kinds:
+            raise refused(f"{where} is of type {quoted(kind)}, not a text")
+        texts.append(str(part.get("text", "")))
+    return "".join(texts)
 
 
 class Dialect(ABC):

@@ -7,7 +7,7 @@ import orjson
 
 from agentgym.core.openai import ApiError, Completion
 from agentgym.core.tools import parse_arguments
-from agentgym.models.dialects.base import IS_ERROR, Dialect, frame
+from agentgym.models.dialects.base import IS_ERROR, Dialect, frame, refused, text_of
 from agentgym.security.redaction import quoted
 
 _STOPS = {"length": "max_tokens", "tool_calls": "tool_use"}
@@ -30,9 +30,12 @@ class MessagesDialect(Dialect):
         """Convert a request of the Messages API to a chat-completion request."""
         found = {key: body[key] for key in _SAME if body.get(key) is not None}
         messages = []
-        if system := _text_of(body.get("system"), "system"):
+        if system := text_of(body.get("system") or "", "system"):
             messages.append({"role": "system", "content": system})
-        for place, message in enumerate(_list_of(body, "messages")):
+        asked = body.get("messages")
+        if not isinstance(asked, list) or not asked:
+            raise refused("'messages' must be a list of messages")
+        for place, message in enumerate(asked):
             messages += _converted(message, f"messages[{place}]")
         found["messages"] = messages
         if tools := [*_tools(body.get("tools") or ())]:
@@ -119,7 +122,7 @@ def _blocks(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _converted(message: Any, where: str) -> Iterator[dict[str, Any]]:
     """Convert a message to chat messages; each tool result becomes its own message."""
     if not isinstance(message, Mapping):
-        raise _refused(f"{where} is not an object")
+        raise refused(f"{where} is not an object")
     role, content = message.get("role"), message.get("content")
     if isinstance(content, str):
         yield {"role": role, "content": content}
@@ -137,11 +140,11 @@ def _converted(message: Any, where: str) -> Iterator[dict[str, Any]]:
             yield {
                 "role": "tool",
                 "tool_call_id": block.get("tool_use_id"),
-                "content": _text_of(block.get("content"), f"{where}.content[{place}]"),
+                "content": text_of(block.get("content") or "", f"{where}[{place}]"),
                 **({IS_ERROR: True} if block.get("is_error") is True else {}),
             }
         elif kind not in _REASONING:
-            raise _refused(
+            raise refused(
                 f"{where}.content[{place}] is of type {quoted(kind)}, and this policy "
                 "reads text, tool uses and their results"
             )
@@ -163,7 +166,7 @@ def _tools(tools: Sequence[Any]) -> Iterator[dict[str, Any]]:
         schema = tool.get("input_schema") if isinstance(tool, Mapping) else None
         if not isinstance(schema, Mapping):
             kind = tool.get("type") if isinstance(tool, Mapping) else tool
-            raise _refused(
+            raise refused(
                 f"a tool of type {quoted(kind)} has no `input_schema`: those that only "
                 "Anthropic runs cannot be called by this policy"
             )
@@ -178,26 +181,3 @@ def _choice(choice: Mapping[str, Any]) -> Any:
     if kind == "tool":
         return {"type": "function", "function": {"name": choice.get("name")}}
     return "required" if kind == "any" else kind
-
-
-def _text_of(content: Any, where: str) -> str:
-    """Return a string or list of text blocks as text; ``where`` names it in errors."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    texts = []
-    for block in content if isinstance(content, list) else [content]:
-        if not isinstance(block, Mapping) or block.get("type") != "text":
-            raise _refused(f"{where} is not text")
-        texts.append(str(block.get("text", "")))
-    return "".join(texts)
-
-
-def _list_of(body: Mapping[str, Any], key: str) -> list[Any]:
-    found = body.get(key)
-    if not isinstance(found, list) or not found:
-        raise _refused(f"{key!r} must be a list of messages")
-    return found
-
-
-def _refused(message: str) -> ApiError:
-    return ApiError(400, f"{message}.", "invalid_messages")

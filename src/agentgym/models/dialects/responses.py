@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentgym.core.openai import ApiError, Completion
-from agentgym.models.dialects.base import Dialect, frame
+from agentgym.core.openai import Completion
+from agentgym.models.dialects.base import Dialect, frame, refused, text_of
 from agentgym.security.redaction import quoted
 
 _SAME = ("model", "temperature", "top_p", "parallel_tool_calls", "user", "seed")
@@ -19,7 +19,7 @@ class ResponsesDialect(Dialect):
     def read(self, body: dict[str, Any]) -> dict[str, Any]:
         """Convert a request of the Responses API to a chat-completion request."""
         if body.get("previous_response_id") or body.get("conversation"):
-            raise _refused(
+            raise refused(
                 "previous_response_id and conversation are not supported, as the "
                 "server keeps none: send all items in `input`, with store=false"
             )
@@ -156,7 +156,7 @@ def _add(messages: list[dict[str, Any]], item: Any, where: str) -> None:
     # A function call is added to the model's message before it. Reasoning is left out.
     kind = item.get("type", "message") if isinstance(item, Mapping) else None
     if kind == "message":
-        content = _text_of(item.get("content"), where)
+        content = text_of(item.get("content"), where, _TEXTS)
         messages.append({"role": item.get("role", "user"), "content": content})
     elif kind == "function_call":
         last = messages[-1] if messages else {}
@@ -166,11 +166,11 @@ def _add(messages: list[dict[str, Any]], item: Any, where: str) -> None:
         call = {"id": item.get("call_id"), "type": "function", "function": function}
         messages[-1].setdefault("tool_calls", []).append(call)
     elif kind == "function_call_output":
-        text = _text_of(item.get("output"), where)
+        text = text_of(item.get("output"), where, _TEXTS)
         name = item.get("call_id")
         messages.append({"role": "tool", "tool_call_id": name, "content": text})
     elif kind != "reasoning":
-        raise _refused(
+        raise refused(
             f"{where} is of type {quoted(kind)}, and this policy reads messages, "
             "function calls and their outputs"
         )
@@ -179,28 +179,9 @@ def _add(messages: list[dict[str, Any]], item: Any, where: str) -> None:
 def _tool(tool: Any) -> dict[str, Any]:
     if not isinstance(tool, Mapping) or tool.get("type") != "function":
         kind = tool.get("type") if isinstance(tool, Mapping) else tool
-        raise _refused(
+        raise refused(
             f"a tool of type {quoted(kind)} is run by OpenAI alone, and cannot be "
             "called by this policy"
         )
     function = {key: tool[key] for key in tool if key not in ("type", "strict")}
     return {"type": "function", "function": function}
-
-
-def _text_of(content: Any, where: str) -> str:
-    """Return a string or list of text parts as text; ``where`` names it in errors."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise _refused(f"{where} has no text")
-    texts = []
-    for part in content:
-        kind = part.get("type") if isinstance(part, Mapping) else None
-        if kind not in _TEXTS:
-            raise _refused(f"{where} has a part of type {quoted(kind)}, not a text")
-        texts.append(str(part.get("text", "")))
-    return "".join(texts)
-
-
-def _refused(message: str) -> ApiError:
-    return ApiError(400, f"{message}.", "unsupported_parameter")

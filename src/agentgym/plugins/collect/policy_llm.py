@@ -5,7 +5,7 @@ from typing import Any
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import Policy
 from agentgym.integrations.episode import current_episode
-from agentgym.models.stopping import until_stop
+from agentgym.models.forms import until_stop
 from agentgym.rollout.gateway.protocol import GatewaySettings, ProxyCall
 from agentgym.rollout.gateway.upstream import chat_request, completion_body
 

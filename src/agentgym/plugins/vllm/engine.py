@@ -30,12 +30,12 @@ from agentgym.engines.tokens.rendering import Prompt
 from agentgym.errors import ContextLengthError, EngineError
 from agentgym.models.http import (
     ModelClient,
+    Replicas,
     ServerAttempts,
     failure_message,
     overflow_message,
 )
 from agentgym.models.links import limited, read_answer
-from agentgym.models.servers import Replicas
 from agentgym.plugins.vllm.server import VllmServer
 from agentgym.plugins.vllm.settings import (
     BASE,

@@ -15,13 +15,13 @@ from agentgym.errors import ContextLengthError, NoServerError
 from agentgym.models.answers import AnswerCache
 from agentgym.models.http import (
     ModelClient,
+    Replicas,
     ServerAttempts,
     failure_message,
     overflow_message,
 )
 from agentgym.models.links import limited, read_answer
 from agentgym.models.reference import KEY_REFUSED, Endpoint, refusal
-from agentgym.models.servers import Replicas
 from agentgym.rollout.gateway.protocol import (
     GatewaySettings,
     ProxyCall,

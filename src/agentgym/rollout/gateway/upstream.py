@@ -19,8 +19,9 @@ from agentgym.models.forms import (
     form_as_tool,
     form_given,
     request_in_form,
+    stream_until_stop,
+    until_stop,
 )
-from agentgym.models.stopping import stream_until_stop, until_stop
 from agentgym.rollout.gateway.protocol import (
     GatewaySettings,
     ProxyCall,

@@ -81,15 +81,12 @@ class Recording:
                     self.known.append(Answer(call, text))
         finally:
             if len(self.known) > before:
-                text = "".join(map(_line, self.known))
-                write_atomically(self.path, text, private=False)
+                lines = [
+                    _json({"tool": c.tool, "args": dict(c.arguments), "answer": text})
+                    for c, text in ((each.call, each.text) for each in self.known)
+                ]
+                write_atomically(self.path, "\n".join(lines) + "\n", private=False)
         return len(self.known) - before
-
-
-def _line(answer: Answer) -> str:
-    call = answer.call
-    body = {"tool": call.tool, "args": dict(call.arguments), "answer": answer.text}
-    return _json(body) + "\n"
 
 
 def _json(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -122,8 +123,7 @@ class ToolScenario(Scenario):
         given = read_settings(file)
         vars(self).update(  # other classes have these; here every file has its own
             name=TaskSource(str(path), given_name=name or "").name,
-            description=f"{len(lines)} tasks of {file.name}; splits: "
-            f"{_shared_words(shared)}.",
+            description=f"{len(lines)} tasks of {file.name}; splits: {shared}.",
             judges_work=judge is not None,
             has_late_tools=is_open,
             has_check=check is not accept_all,
@@ -149,19 +149,13 @@ class ToolScenario(Scenario):
         """Return this scenario with recorded answers instead of real tool calls."""
         if self._answering.mode != "live":
             return self
-        return self._with_answers("recorded")
+        made = copy(self)
+        made._answering = replace(self._answering, mode="recorded", allow=frozenset())
+        return made
 
     def live_tools(self) -> frozenset[str]:
         """Return the names of the tools that may really run; empty without ``live``."""
-        how = self._answering
-        return how.allow if how.mode == "live" else frozenset()
-
-    def _with_answers(self, answers: Answers) -> "ToolScenario":
-        how = self._answering
-        made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        made._answering = replace(how, mode=answers, allow=frozenset())
-        return made
+        return self._answering.allow  # empty unless they are answered live
 
     def system_prompt(self) -> str:
         """Return a general system prompt for the default agent."""
@@ -174,7 +168,7 @@ class ToolScenario(Scenario):
 
     def notes(self) -> list[str]:
         """Return warnings about the tasks file, for its author."""
-        notes = []
+        notes: list[str] = []
         if families := unmeasured(self._splits):
             notes.append(
                 f"no held-out task is of {_listed(families)}: what is learned of these "
@@ -232,22 +226,20 @@ class ToolScenario(Scenario):
             if any(call.name in line.forbid for call in made):
                 return Reward(LOWEST, False, {"forbidden": LOWEST})
             return self._judge(task, environment, trajectory)
-        if line.code is not None and self._check is None:
-            calls = [call for call in made if not is_own(call, specs)]
-            return line.code.score_calls(calls, line.forbid, self.sandbox)
-        if self._check is None:
-            line = without_done(line, by_code, specs)
-            calls = [call for call in made if not is_own(call, specs)]
-            return score_calls(line, calls, specs)
-        made = trajectory.get_tool_calls()
+        if self._check is not None:
+            made = trajectory.get_tool_calls()
         calls = [call for call in made if not is_own(call, specs)]
-        assert isinstance(environment, ToolEnvironment)
-        state = {
-            "missed": environment.missed,
-            "answer": trajectory.answer,
-            "agent": trajectory.end_state,
-        }
-        return score_checked(self._check, line, task, calls, state)
+        if self._check is not None:
+            assert isinstance(environment, ToolEnvironment)
+            state = {
+                "missed": environment.missed,
+                "answer": trajectory.answer,
+                "agent": trajectory.end_state,
+            }
+            return score_checked(self._check, line, task, calls, state)
+        if line.code is not None:
+            return line.code.score_calls(calls, line.forbid, self.sandbox)
+        return score_calls(without_done(line, by_code, specs), calls, specs)
 
     def judge_changes(self, task: Task, changes: Mapping[str, str]) -> Reward | None:
         """Return the reward of changed code; None if the task does not reward code."""
@@ -281,9 +273,9 @@ def from_tools(
     source: TaskSource | str
     try:
         places, folder = importable(tools)
-        scorer = None if check is None else importable(check)[0][0]
+        named = None if check is None else importable(check)[0][0]
         source = TaskSource(
-            path, tuple(places), chosen, tuple(allow), scorer, folder, name or ""
+            path, tuple(places), chosen, tuple(allow), named, folder, name or ""
         )
     except UsageError as error:
         source = str(error)
@@ -291,14 +283,13 @@ def from_tools(
         made = load_all_tools([tools], os.getcwd())
     else:
         made = as_tools(tools, "tools") if tools else []
+    scorer = load_check(check, "") if isinstance(check, str) else usable_check(check)
     return ToolScenario(
         made,
         path,
         answers=chosen,
         allow=allow,
-        check=load_check(check, "")
-        if isinstance(check, str)
-        else usable_check(check, "check"),
+        check=scorer,
         name=name,
         source=source,
     )
@@ -343,14 +334,15 @@ def load_source(reference: str) -> ToolScenario:
             f"{TOOLS_FROM} module:TOOLS, a list of functions, with --agent "
             "module:name, or with `tools` in each line."
         )
+    check = None
+    if source.check is not None and judge is None:
+        check = load_check(source.check, source.folder)
     return ToolScenario(
         load_all_tools(source.tools, source.folder) if source.tools else [],
         source.path,
         answers=source.answers,
         allow=source.allow,
-        check=None
-        if source.check is None or judge is not None
-        else load_check(source.check, source.folder),
+        check=check,
         judge=judge,
         name=source.given_name,
         source=source,
@@ -381,7 +373,6 @@ def _require_folders(lines: Sequence[TaskLine], base: Path) -> None:
 def _check_allowed(
     answers: Answers, allow: Sequence[str], specs: dict[str, ToolSpec]
 ) -> None:
-    names = f", of {', '.join(specs)}" if specs else ""
     for name in allow:
         if name not in specs and not isinstance(specs, AgentTools):
             raise NotFoundError("tool", name, specs)
@@ -391,6 +382,7 @@ def _check_allowed(
             f"are {answers!r}. Choose live (--tools live), or allow none."
         )
     if answers == "live" and not allow:
+        names = f", of {', '.join(specs)}" if specs else ""
         raise UsageError(
             "Live tools really run, with whatever arguments an untrained model writes. "
             f"Allow those for which that does no harm: --allow-tool NAME{names}."
@@ -424,7 +416,3 @@ def _task(line: TaskLine, split: Split) -> Task:
 def _listed(words: Sequence[str]) -> str:
     more = f" and {len(words) - _MOST_LISTED} more" * (len(words) > _MOST_LISTED)
     return ", ".join(words[:_MOST_LISTED]) + more
-
-
-def _shared_words(shared: str) -> str:
-    return shared if shared.startswith("as") else f"{shared} is in two of them"

@@ -43,16 +43,15 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
         )
     words = _wordings(lines)
     common = _common_values(lines)
-    levels: list[tuple[str, Callable[[TaskLine], set[str]]]] = [
-        ("no value and no wording", lambda line: _values(line) | {words[line.number]}),
-        ("no value", _values),
-        ("no rare value", lambda line: _values(line) - common),
-        ("no request", lambda line: set()),
-    ]
+    levels: dict[str, Callable[[TaskLine], set[str]]] = {
+        "no value and no wording": lambda line: _values(line) | {words[line.number]},
+        "no value": _values,
+        "no rare value": lambda line: _values(line) - common,
+        "no request": lambda line: set(),
+    }
     found: list[tuple[tuple[int, int], dict[Split, list[TaskLine]], str]] = []
-    for shared, keys in levels:
-        last = (shared, keys) == levels[-1]
-        if last and found:  # the same values in two splits only if necessary
+    for shared, keys in levels.items():
+        if found and shared == "no request":  # only if necessary
             break
         chosen = _assign(_groups(lines, keys))
         enough = len(chosen[Split.TRAIN]) >= _TRAIN_AT_LEAST * len(lines)
@@ -67,7 +66,7 @@ def split_lines(lines: Sequence[TaskLine]) -> tuple[dict[Split, list[TaskLine]],
         _, chosen, shared = min(found, key=lambda each: each[0])
     elif problem := _too_small(chosen):
         raise UsageError(f"The tasks are too few or too alike to be split: {problem}")
-    return chosen, shared
+    return chosen, f"{shared} is in two of them"
 
 
 def unmeasured(chosen: Mapping[Split, Sequence[TaskLine]]) -> list[str]:
@@ -91,8 +90,7 @@ def _refuse_contradictions(lines: Sequence[TaskLine]) -> None:
 
 
 def _too_small(chosen: dict[Split, list[TaskLine]]) -> str:
-    short = [split for split, least in LEAST.items() if len(chosen[split]) < least]
-    if not short:
+    if all(len(chosen[split]) >= least for split, least in LEAST.items()):
         return ""
     has = ", ".join(f"{split} has {len(chosen[split])}" for split in LEAST)
     return f"{has}; at least {_needed()} are needed. Write other requests."
@@ -131,16 +129,14 @@ def _wordings(lines: Sequence[TaskLine]) -> dict[int, str]:
         if said not in exact:
             own = set(said.split())
             near = (
-                name for name, other in known[:_MOST_COMPARED] if _alike(own, other)
+                name
+                for name, other in known[:_MOST_COMPARED]
+                if len(own & other) >= _ALIKE * len(own | other)
             )
             exact[said] = next(near, f"wording {said}")
             known.append((exact[said], own))
         found[line.number] = exact[said]
     return found
-
-
-def _alike(one: set[str], other: set[str]) -> bool:
-    return len(one & other) >= _ALIKE * len(one | other)
 
 
 def _groups(lines: Sequence[TaskLine], keys: Callable[[TaskLine], set[str]]) -> Groups:

@@ -105,7 +105,14 @@ def load_check(reference: str, folder: str) -> Check:
     """Import the check function at ``module:name``, or ``none`` for no check."""
     if reference == NO_CHECK:
         return accept_all
-    found = _imported(reference, CHECK, folder)
+    try:
+        found = load_object(reference, option=CHECK, folder=folder)
+    except AgentGymError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"{CHECK} {reference} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
     if not callable(found):
         raise UsageError(
             f"{CHECK} {reference} is {found!r}, not a function "
@@ -114,7 +121,7 @@ def load_check(reference: str, folder: str) -> Check:
     return usable_check(found, f"{CHECK} {reference}")
 
 
-def usable_check(check: Any, named: str) -> Check:
+def usable_check(check: Any, named: str = "check") -> Check:
     """Return a check function; raise UsageError for one that cannot be called."""
     if inspect.iscoroutinefunction(check):
         raise UsageError(
@@ -135,35 +142,21 @@ def usable_check(check: Any, named: str) -> Check:
     return found
 
 
-def _imported(reference: str, option: str, folder: str) -> Any:
-    try:
-        return load_object(reference, option=option, folder=folder)
-    except AgentGymError:
-        raise
-    except Exception as error:
-        raise UsageError(
-            f"{option} {reference} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
-
-
 def importable(found: Any) -> tuple[list[str], str]:
     """Return the ``module:name`` of each function, and the folder to import from."""
     if isinstance(found, str):
         return [found], os.getcwd()
-    items = found if isinstance(found, list | tuple) else [found]
-    places = []
-    folder = os.getcwd()
-    for item in items:
+    places, folder = [], os.getcwd()
+    for item in found if isinstance(found, list | tuple) else [found]:
         name = getattr(item, "__name__", "")
         module = sys.modules.get(getattr(item, "__module__", None) or "")
         file = getattr(module, "__file__", None)
         known = module is not None and getattr(module, name, None) is item
         if not known or module is None or file is None or module.__name__ == "__main__":
-            what = name or repr(item)
             raise UsageError(
-                f"{what} cannot be imported by the processes that training starts. Put "
-                "it at the top of a module of its own, or name a list of tools there: "
-                'tools="my_module:TOOLS".'
+                f"{name or repr(item)} cannot be imported by the processes of a "
+                "training. Put it at the top of a module of its own, or name a list of "
+                'tools there: tools="my_module:TOOLS".'
             )
         top = Path(inspect.getsourcefile(item) or file).resolve()
         depth = module.__name__.count(".") + (top.name == "__init__.py")
