@@ -92,7 +92,7 @@ class Reflector:
             return text
         except (AgentGymError, KeyError, TypeError) as error:
             self.problem = f"The reflection model failed: {error}"
-            if isinstance(error, _Refused):
+            if isinstance(error, ProviderError):  # the key was refused: nothing is paid
                 tokens = (0, 0)
             raise
         finally:
@@ -102,14 +102,8 @@ class Reflector:
         llm = EndpointLlm(self._endpoint, on_retry=_only_refused)
         try:
             return await llm(messages, **options)
-        except ProviderError as error:  # refused the key, so nothing was paid for
-            raise _Refused(str(error)) from None
         finally:
             await llm.close()
-
-
-class _Refused(ProviderError):
-    """Raised if the server refused the key, so that the request cost nothing."""
 
 
 def _only_refused(why: str) -> None:
