@@ -9,7 +9,6 @@ from agentgym.core.prices import FREE, Prices
 from agentgym.errors import (
     AgentGymError,
     MissingExtraError,
-    ModelError,
     ProviderError,
     UsageError,
 )
@@ -36,7 +35,6 @@ PRICED = Prices(prompt=1.0, response=4.0)
         ("0.9", "give a share and its least value, as in pass_1=0.9"),
         ("pass1=0.9", "Did you mean 'pass_1'?"),
         ("pass_1=0", "met by any agent"),
-        ("pass_1=90", "write a share from 0 to 1"),
         ("pass_1=high", "write a share from 0 to 1"),
     ],
 )
@@ -62,7 +60,6 @@ def check(terms: Terms, **settings: Any) -> None:
         (Terms(GOAL), {"time": "30m"}, "leave it out, and limit --episodes"),
         (Terms(GOAL, reflection="nano"), {}, "not a model that a server answers for"),
         (Terms(GOAL, reflection="openai:x"), {}, "OPENAI_API_KEY"),
-        (Terms(GOAL, reflection_prices=PRICED), {}, "without a model"),
         (
             Terms(GOAL, reflection="http://models.invalid/v1#m"),
             {},
@@ -112,22 +109,13 @@ def test_a_key_without_rights_is_seen_before_anything_is_asked(
         assert server.bodies == []
 
 
-def test_a_server_that_is_not_there_is_seen_too() -> None:
-    with StubServer() as server:
-        model = f"{server.endpoint}#m"
-    with pytest.raises(ModelError, match="does not answer"):
-        check(Terms(GOAL, reflection=model))
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         ("ChatOpenAI gpt-4o-mini", "openai:gpt-4o-mini"),
-        ("openai/gpt-4o", "openai:gpt-4o"),
         ("openai:gpt-4o", "openai:gpt-4o"),
         ("ChatAnthropic claude-x", None),  # its key is not set
         ("FakeListChatModel", None),
-        ("", None),
     ],
 )
 def test_an_agent_s_own_model_is_found_where_its_key_is_set(

@@ -81,11 +81,9 @@ def test_a_person_who_answers_for_the_tool_gives_its_answer(log: Path) -> None:
     ("request_", "response", "why"),
     [
         ({"question": "go on?"}, APPROVE, "not lists of tool calls"),
-        ({"action_requests": []}, {"decisions": []}, "not lists of tool calls"),
         ({"name": "refund", "args": REFUND}, {"decisions": []}, "0 decided"),
         ({"name": "refund", "args": REFUND}, {"type": "maybe"}, "is none of approve"),
         ({"name": "refund", "args": REFUND}, {"type": "edit"}, "no name and args"),
-        ({"name": "refund", "args": "90"}, APPROVE, "no name and args"),
     ],
 )
 def test_what_is_no_review_is_refused_where_it_is_recorded(

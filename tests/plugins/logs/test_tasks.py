@@ -45,18 +45,14 @@ def lines_of(found: FromLogs) -> list[dict[str, Any]]:
     ("kind", "values"),
     [
         ("LangSmith", harbour.langsmith()),
-        ("LangSmith", [harbour.langsmith()]),
         ("LangSmith", [{"runs": harbour.langsmith()}]),
         ("LangSmith", [json.dumps(harbour.langsmith(), indent=2)]),
         ("Langfuse", harbour.langfuse()),
-        ("Langfuse", [{"data": harbour.langfuse(), "meta": {"page": 1}}]),
         ("Langfuse", [harbour.langfuse_trace()]),
         ("OpenTelemetry", [harbour.genai()]),
         ("OpenTelemetry", [harbour.genai(structured=True)]),
-        ("OpenTelemetry", [json.dumps(harbour.genai(), indent=2)]),
         ("OpenTelemetry", [harbour.events()]),
         ("OpenTelemetry", harbour.openinference()),
-        ("OpenTelemetry", [{"data": harbour.openinference()}]),
         ("OpenTelemetry", [harbour.openllmetry()]),
     ],
 )
@@ -193,51 +189,32 @@ def test_only_the_first_request_counts_and_each_once(log: Path) -> None:
     assert found.skipped == {"the same request came before": 1}
 
 
+def conversation(asked: str, call: Any, result: Any) -> list[dict[str, Any]]:
+    """Return a request, a call and its result, as parts of messages."""
+    return [
+        {"role": "user", "content": [{"text": asked}]},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+
+
 def test_messages_are_read_in_every_spelling(log: Path) -> None:
-    anthropic = [
-        {"role": "user", "content": [{"type": "text", "text": ASKED}]},
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "thinking", "thinking": "Hm."},
-                {"type": "tool_use", "id": "u1", "name": "find_boat", "input": FIND},
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "u1",
-                    "content": [{"type": "text", "text": "free"}],
-                }
-            ],
-        },
-    ]
-    bedrock = [
-        {"role": "user", "content": [{"text": f"{ASKED} 2"}]},
-        {
-            "role": "assistant",
-            "content": [
-                {"toolUse": {"toolUseId": "u1", "name": "find_boat", "input": FIND}}
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {"toolResult": {"toolUseId": "u1", "content": [{"text": "free"}]}}
-            ],
-        },
-    ]
+    texts = [{"type": "text", "text": "free"}]
+    anthropic = conversation(
+        ASKED,
+        {"type": "tool_use", "id": "u1", "name": "find_boat", "input": FIND},
+        {"type": "tool_result", "tool_use_id": "u1", "content": texts},
+    )
+    anthropic[1]["content"].insert(0, {"type": "thinking", "thinking": "Hm."})
+    bedrock = conversation(
+        f"{ASKED} 2",
+        {"toolUse": {"toolUseId": "u1", "name": "find_boat", "input": FIND}},
+        {"toolResult": {"toolUseId": "u1", "content": [{"text": "free"}]}},
+    )
+    calls = [harbour.lc_call(1, "find_boat", FIND)]
     older = [
         {"type": "human", "data": {"content": f"{ASKED} 3"}},
-        {
-            "type": "ai",
-            "data": {
-                "content": "",
-                "tool_calls": [harbour.lc_call(1, "find_boat", FIND)],
-            },
-        },
+        {"type": "ai", "data": {"content": "", "tool_calls": calls}},
         {"type": "tool", "data": {"content": "free", "tool_call_id": "call_1"}},
     ]
     found = read(log, *({"messages": each} for each in (anthropic, bedrock, older)))
@@ -294,8 +271,6 @@ def test_what_is_broken_is_left_out_and_counted(log: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "it is empty"),
-        ("\n\n", "it is empty"),
         ("{", "line 1 is not JSON"),
         ("[]", r"line 1 is \[\], no object of a log"),
         ("7", "line 1 is 7, no object"),
@@ -303,20 +278,10 @@ def test_what_is_broken_is_left_out_and_counted(log: Path) -> None:
         ('{"traceId": "1", "type": "GENERATION"}', "no request of a user is in it"),
         ('{"data": [{"traceID": "1", "operationName": "x"}]}', "'operationName'"),
         ('{"messages": [{"role": "user", "content": "a"}]}', "no tool was called"),
-        ('{"messages": []}', "no request of a user"),
-        ('{"messages": [7]}', "7 is not a message"),
         ('{"messages": [{"role": "narrator", "content": "a"}]}', "role 'narrator'"),
         ('{"resourceSpans": []}', "it is empty"),
-        ('{"resourceSpans": [{"scopeSpans": [{"spans": [7, {}]}]}]}', "no request"),
-        ('{"run_type": "llm"}', "no request of a user"),
         ('{"run_type": "llm", "inputs": 7, "outputs": [[]]}', "is not a message"),
-        ('{"run_type": "tool", "inputs": {}}', "it has no name"),
         ("[" * 100_000, "nested too deeply"),
-        ('{"messages": ' + "[" * 200 + "]" * 200 + "}", "is no"),
-        (
-            '{"messages": [{"role": "assistant", "tool_calls": [1]}]}',
-            "1 is not an object",
-        ),
         (
             '{"messages":["a",{"type":"ai","tool_calls":[{"name":"x","args":7}]}]}',
             "x: its arguments are no JSON object",

@@ -92,32 +92,18 @@ def test_the_team_is_seen_at_work(
 
 
 @pytest.mark.slow
-def test_json(server: str, project: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ("--problem", "Flip", "--file", "tests/test_solution.py")
-    assert run(*words, "--model", server, "--json") == 0
-    captured = capfd.readouterr()
-    record = json.loads(captured.out)
-    assert record["outcome"] == "passed"
-    assert record["usage"]["generator"]["prompt_tokens"] == 6
-    assert "supervisor  -> executor" in captured.err
-
-
-@pytest.mark.slow
 def test_without_tests_it_is_not_proven(
-    server: str, project: Path, capsys: pytest.CaptureFixture[str]
+    server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert (
-        run(
-            "--problem",
-            "Flip",
-            "--models",
-            f"supervisor={server},generator={server},reviewer={server},executor={server}",
-        )
-        == 1
-    )
-    shown = capsys.readouterr().out
-    assert "there are no tests that prove it" in shown
-    assert "return text[::-1]" in shown
+    roles = ("supervisor", "generator", "reviewer", "executor")
+    models = ",".join(f"{role}={server}" for role in roles)
+    assert run("--problem", "Flip", "--models", models, "--json") == 1
+    captured = capfd.readouterr()
+    assert "there are no tests that prove it" in captured.err
+    assert "return text[::-1]" in captured.err
+    record = json.loads(captured.out)
+    assert record["outcome"] == "untested"
+    assert record["usage"]["generator"]["prompt_tokens"] == 6
 
 
 @pytest.mark.slow
@@ -141,20 +127,6 @@ def test_chat_goes_on(
     shown = capsys.readouterr().out
     assert shown.count("supervisor  -> generator") >= 2
     assert "Solved: all tests pass." in shown
-
-
-@pytest.mark.slow
-def test_a_refused_key(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async def refuse(request: web.Request, body: dict[str, Any]) -> web.Response:
-        return web.json_response({"error": {"message": "no such key"}}, status=401)
-
-    with StubServer(refuse) as server:
-        model = f"{server.endpoint}#roles"
-        assert run("--problem", "Flip", "--model", model, "--save", "out") == 1
-    shown = capsys.readouterr().out
-    assert "Ended early." in shown
-    assert "Error code: 401" in shown
-    assert "No file was changed." in shown
 
 
 @pytest.mark.slow
@@ -227,10 +199,7 @@ def test_ctrl_c_keeps_the_files_before_it_waits_for_anything(
     ("words", "message"),
     [
         (["--model", NOWHERE], "Which problem?"),
-        (["--problem", "x"], "No model for supervisor"),
         (["--problem", "x", "--model", NOWHERE, "--models", "a"], "takes role=model"),
-        (["--problem", "x", "--models", "a=nano,a=nano"], "names the role 'a' twice"),
-        (["--problem", "x", "--model", NOWHERE, "--file", "no.py"], "Cannot read"),
         (["--problem", "x", "--model", NOWHERE, "--price-in", "1"], "both --price-in"),
         (
             ["--problem", "x", "--model", NOWHERE, "--save", "/dev/null/x"],
@@ -244,8 +213,3 @@ def test_bad_input(
 ) -> None:
     assert run(*words) == 2
     assert message in capsys.readouterr().err
-
-
-def test_an_unknown_team(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["solve", "codign", "--problem", "x"]) == 2
-    assert "Did you mean 'coding'" in capsys.readouterr().err

@@ -107,7 +107,7 @@ def test_mbpp_plus_of_both_sources(row: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "program",
-    ["(", "x = 1", "inputs = [[1]]", "inputs = [f()]\nfor i in inputs:\n    f(*i)"],
+    ["(", "inputs = [[1]]", "inputs = [f()]\nfor i in inputs:\n    f(*i)"],
 )
 def test_a_test_program_of_another_kind_is_refused(
     program: str, tmp_path: Path
@@ -233,7 +233,7 @@ def test_a_hostile_pickle_runs_in_the_sandbox_alone(tmp_path: Path) -> None:
 def test_another_format_is_refused_with_the_source(name: str, tmp_path: Path) -> None:
     other = write(tmp_path / "other.jsonl", {"question": "x"})
     broken, empty = tmp_path / "broken.jsonl", tmp_path / "empty.jsonl"
-    broken.write_text("{")
+    broken.write_bytes(gzip.compress(b"{}" * 99)[:-9])
     empty.write_text("")
     for reference in (
         name,
@@ -254,16 +254,6 @@ def test_a_gzipped_file_is_read_and_a_byte_order_mark_is_no_fault(
         [task] = tasks_to_measure(get_scenario(f"humaneval?data={path}"), "all", 0, 9)
         assert task.id == "Sample/0"
         assert "```python\nfrom typing" in task.instruction
-
-
-def test_a_cut_file_is_refused_with_its_fault(tmp_path: Path) -> None:
-    line = json.dumps(samples.HUMANEVAL)
-    packed, cut = tmp_path / "cut.jsonl.gz", tmp_path / "cut.jsonl"
-    packed.write_bytes(gzip.compress(line.encode())[:-40])
-    cut.write_text(f"{line}\n{line[:50]}")
-    for path, fault in ((packed, "ended before the end-of-stream"), (cut, "line 2: ")):
-        with pytest.raises(UsageError, match=fault):
-            get_scenario(f"humaneval?data={path}")
 
 
 def test_a_split_without_problems_says_how_to_measure_them(tmp_path: Path) -> None:

@@ -53,12 +53,6 @@ async def test_a_simple_problem_skips_the_review(team: MakeTeam) -> None:
     assert "1 tests passed" in state["messages"][-1].text
 
 
-async def test_long_code_is_reviewed_first(team: MakeTeam) -> None:
-    state = await team(TESTS, good(generator=cast.writes(LONG))).ask(ASKED)
-    assert path(state) == ["generator", "reviewer", "executor"]
-    assert state["outcome"] == "passed"
-
-
 async def test_failures_go_back_with_the_executors_findings(team: MakeTeam) -> None:
     generator = cast.writes(WRONG, RIGHT)
     state = await team(TESTS, good(generator=generator)).ask(ASKED)
@@ -122,8 +116,9 @@ async def test_code_that_was_only_shown_is_kept(team: MakeTeam) -> None:
     assert state["outcome"] == "passed"
 
 
-@pytest.mark.parametrize("role", ["reviewer", "executor"])
-@pytest.mark.parametrize("kind", [cast.silent, cast.broken, cast.endless])
+@pytest.mark.parametrize(
+    ("role", "kind"), [("reviewer", cast.silent), ("executor", cast.broken)]
+)
 async def test_a_role_that_fails_is_stood_in_for(
     team: MakeTeam, role: str, kind: Callable[[], cast.Actor]
 ) -> None:
@@ -136,7 +131,7 @@ async def test_a_role_that_fails_is_stood_in_for(
     assert made.project.fallbacks == [role]
 
 
-@pytest.mark.parametrize("kind", [cast.silent, cast.broken, cast.endless])
+@pytest.mark.parametrize("kind", [cast.silent, cast.endless])
 async def test_a_generator_that_fails_ends_with_what_there_is(
     team: MakeTeam, kind: Callable[[], cast.Actor]
 ) -> None:
@@ -146,7 +141,7 @@ async def test_a_generator_that_fails_ends_with_what_there_is(
     assert state["files"] == TESTS
 
 
-@pytest.mark.parametrize("role", ["generator", "executor", "reviewer", "supervisor"])
+@pytest.mark.parametrize("role", ["generator", "supervisor"])
 async def test_the_fallback_model_answers_for_a_broken_one(
     team: MakeTeam, role: str
 ) -> None:

@@ -1,82 +1,94 @@
 """The team solves a small problem in each language."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from agentgym.errors import SandboxUnavailableError, UsageError
+from agentgym.errors import SandboxUnavailableError
 from agentgym.sandbox.languages import missing
 from tests.plugins.team.coding_team import cast
 from tests.plugins.team.coding_team.test_graph import good
 from tests.plugins.team.solving.test_solve import roles, solved
 
 ASKED = "Write a function that says whether a number is even"
-RIGHT, WRONG = "x % 2 == 0", "x > 0"
 
 
 class SmallProblem(NamedTuple):
-    """The file to write, with BODY for an expression, and the given tests."""
+    """The file to write, the given tests, and code that the toolchain refuses."""
 
     target: str
     text: str
     test_path: str
     tests: str
-
-    def solution(self, body: str) -> dict[str, str]:
-        return {self.target: self.text.replace("BODY", body)}
+    broken: str
+    said: str
 
 
 PROBLEMS = {
     "python": SmallProblem(
         "solution.py",
-        "def even(x):\n    return BODY\n",
+        "def even(x):\n    return x % 2 == 0\n",
         "tests/test_solution.py",
         "from solution import even\n\n\n"
         "def test_even():\n    assert even(2)\n    assert not even(3)\n",
+        "def f(:\n",
+        "invalid-syntax",
     ),
     "javascript": SmallProblem(
         "solution.js",
-        "exports.even = (x) => BODY;\n",
+        "exports.even = (x) => x % 2 == 0;\n",
         "solution.test.js",
         "const test = require('node:test');\nconst assert = require('node:assert');\n"
         "const { even } = require('./solution.js');\n\ntest('even', () => {\n"
         "  assert.equal(even(2), true);\n  assert.equal(even(3), false);\n});\n",
+        "\nconst x = ;\n",
+        "SyntaxError",
     ),
     "go": SmallProblem(
         "solution.go",
-        "package solution\n\nfunc Even(x int) bool {\n\treturn BODY\n}\n",
+        "package solution\n\nfunc Even(x int) bool {\n\treturn x % 2 == 0\n}\n",
         "solution_test.go",
         'package solution\n\nimport "testing"\n\nfunc TestEven(t *testing.T) {\n'
         '\tif !Even(2) || Even(3) {\n\t\tt.Error("wrong")\n\t}\n}\n',
+        "package solution\n\nfunc F() int { return x }\n",
+        "x",
     ),
     "rust": SmallProblem(
         "solution.rs",
-        "pub fn even(x: i64) -> bool {\n    BODY\n}\n",
+        "pub fn even(x: i64) -> bool {\n    x % 2 == 0\n}\n",
         "tests/test_solution.rs",
         '#[path = "../solution.rs"]\nmod solution;\n\n#[test]\nfn test_even() {\n'
         "    use solution::even;\n    assert!(even(2));\n    assert!(!even(3));\n}\n",
+        "pub fn f() -> i32 {\n    c\n}\n",
+        "cannot find value",
     ),
     "typescript": SmallProblem(
         "solution.ts",
-        "export const even = (x: number): boolean => BODY;\n",
+        "export const even = (x: number): boolean => x % 2 == 0;\n",
         "solution.test.ts",
         "import { test } from 'node:test';\nimport assert from 'node:assert';\n"
         "import { even } from './solution';\n\ntest('even', () => {\n"
         "  assert.equal(even(2), true);\n  assert.equal(even(3), false);\n});\n",
+        "const x: number = 'one';\n",
+        "not assignable",
     ),
     "java": SmallProblem(
         "Solution.java",
-        "class Solution {\n  static boolean even(int x) { return BODY; }\n}\n",
+        "class Solution {\n  static boolean even(int x) { return x % 2 == 0; }\n}\n",
         "SolutionTest.java",
         "class SolutionTest {\n  static void testIt() {\n"
         "    assert Solution.even(2);\n    assert !Solution.even(3);\n  }\n}\n",
+        "class Solution { int f() { return x; } }\n",
+        "symbol",
     ),
     "cpp": SmallProblem(
         "solution.cpp",
-        "bool even(int x) { return BODY; }\n",
+        "bool even(int x) { return x % 2 == 0; }\n",
         "solution_test.cpp",
         "#include <cassert>\nbool even(int x);\nvoid test_it() {\n"
         "  assert(even(2));\n  assert(!even(3));\n}\n",
+        "int f() { return x; }\n",
+        "not declared",
     ),
 }
 
@@ -90,40 +102,13 @@ def language(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.slow
-def test_a_small_problem_is_solved(language: str) -> None:
-    problem = PROBLEMS[language]
-    right = problem.solution(RIGHT)
-    solution = solved(
-        ASKED,
-        models=good(generator=cast.writes(problem.solution(WRONG), right)),
-        files={problem.test_path: problem.tests},
-        language=language,
-    )
-    assert solution.passed, solution
-    assert solution.files[problem.target] == right[problem.target]
-    assert solution.changed == (problem.target,)
-    assert roles(solution) == ["generator", "executor"] * 2
-
-
-BROKEN = {
-    "python": ("solution.py", "def f(:\n", "invalid-syntax"),
-    "javascript": ("solution.js", "\nconst x = ;\n", "SyntaxError"),
-    "go": ("solution.go", "package solution\n\nfunc F() int { return x }\n", "x"),
-    "rust": ("solution.rs", "pub fn f() -> i32 {\n    c\n}\n", "cannot find value"),
-    "typescript": ("solution.ts", "const x: number = 'one';\n", "not assignable"),
-    "java": ("Solution.java", "class Solution { int f() { return x; } }\n", "symbol"),
-    "cpp": ("solution.cpp", "int f() { return x; }\n", "not declared"),
-}
-
-
-@pytest.mark.slow
 def test_the_review_reads_what_the_toolchain_says(language: str) -> None:
-    path, text, said = BROKEN[language]
     problem = PROBLEMS[language]
-    long = text + "".join(f"// {n}\n" for n in range(20))
+    right = {problem.target: problem.text}
+    long = problem.broken + "".join(f"// {n}\n" for n in range(20))
     if language == "python":
         long = long.replace("//", "#")
-    generator = cast.writes({path: long}, problem.solution(RIGHT))
+    generator = cast.writes({problem.target: long}, right)
     solution = solved(
         ASKED,
         models=good(generator=generator),
@@ -131,26 +116,17 @@ def test_the_review_reads_what_the_toolchain_says(language: str) -> None:
         language=language,
     )
     assert solution.passed, solution
+    assert solution.files[problem.target] == problem.text
     assert roles(solution)[:3] == ["generator", "reviewer", "generator"]
     brief = next(text for text in generator.heard if "Finding: " in text)
-    assert said in brief
+    assert problem.said in brief
 
 
 def test_a_missing_toolchain_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from agentgym.sandbox import languages
 
-    def find(name: str) -> Any:
-        return None
-
     languages.toolchain.cache_clear()
-    monkeypatch.setattr(languages.shutil, "which", find)
+    monkeypatch.setattr(languages.shutil, "which", lambda name: None)
     with pytest.raises(SandboxUnavailableError, match="apt-get install golang-go"):
         solved("Write x", language="go")
     languages.toolchain.cache_clear()
-
-
-def test_an_unknown_language_is_refused() -> None:
-    with pytest.raises(
-        UsageError, match="known: python, javascript, go, rust, typescript"
-    ):
-        solved("Write x", language="cobol")

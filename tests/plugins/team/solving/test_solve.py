@@ -39,7 +39,9 @@ def roles(solution: Solution) -> list[str]:
 def test_a_solution_has_files_tests_review_and_cost() -> None:
     generator = cast.writes(LONG)
     solution = solved(
-        models=good(generator=generator), prices=Prices(prompt=1, response=2)
+        models=good(generator=generator),
+        prices=Prices(prompt=1, response=2),
+        sandbox=SandboxConfig(concurrency=1),
     )
     assert solution.passed
     assert solution.changed == ("solution.py",)
@@ -199,12 +201,9 @@ class TestNoServer:
         ({"language": "cobol"}, "No language is named 'cobol'; known: python"),
         ({"max_rounds": 0}, "give 1 or more"),
         ({"files": {"../a.py": ""}}, "cannot be named '../a.py'"),
-        ({"files": {"a.py": b"x"}}, "a.py must be given as text"),
         ({"models": {}}, "No model for supervisor, generator"),
         ({"models": {"writer": "nano"}}, "No role is named 'writer'"),
         ({"models": {}, "model": "openai:gpt"}, "OPENAI_API_KEY"),
-        ({"models": {}, "model": "opnai:gpt"}, "Did you mean 'openai'"),
-        ({"models": {}, "model": " "}, "names no model"),
         ({"model": "http://[::1]:9/v1,http://[::1]:8/v1#m", "models": {}}, "several"),
         ({"models": {}, "model": "nano", "agent": "x"}, "not both"),
         ({"models": {}, "agent": "nobody"}, "nobody"),
@@ -245,8 +244,3 @@ def test_the_shipped_policy_says_that_it_cannot_write() -> None:
     found, notes = chat_models("nano", models)
     assert "cannot write code" in notes[0]
     assert type(found["reviewer"]).__name__ == "RoleChatOpenAI"
-
-
-def test_a_sandbox_of_ones_own() -> None:
-    solution = solved(sandbox=SandboxConfig(concurrency=1))
-    assert solution.passed

@@ -41,43 +41,41 @@ _OUTPUTS = """
 print(_json.dumps([output for _, output in _hidden()]))
 """
 _SCRIPT = """
-import io as _io, signal as _signal, sys as _sys
+import io as _io, sys as _sys
 
-def _late(*_):
-    raise TimeoutError
+_private = [given for given, _ in _hidden()]
+_code, _name, _public, _limit = taken("asked.json")
 
-def _record_all(hidden, code, name, inputs, limit):
-    out = _os.dup(1)
-    _os.dup2(2, 1)
-    compiled = compile(code, "solution.py", "exec")
-    _signal.signal(_signal.SIGVTALRM, _late)
-    if name:
-        names = {"__name__": "solution"}
-        exec("from typing import *; import collections, heapq, math, itertools", names)
-        exec(compiled, names)
-        has_class = "Solution" in names
-        call = getattr(names["Solution"](), name) if has_class else names[name]
-    for given in [*inputs, *hidden]:
-        _signal.setitimer(_signal.ITIMER_VIRTUAL, limit)
-        if name:
-            result = packed(call(*map(_json.loads, given.split("\\n"))))
-        else:
-            data = given.encode()
-            _sys.stdin = _io.TextIOWrapper(_io.BytesIO(data))
-            printed = _io.BytesIO()
-            _sys.stdout = _io.TextIOWrapper(printed, write_through=True)
-            try:
-                exec(compiled, {"__name__": "__main__"})
-            except SystemExit:
-                pass
-            _sys.stdout.flush()
-            result = printed.getvalue().decode(errors="replace")
-        _signal.setitimer(_signal.ITIMER_VIRTUAL, 0)
-        _os.write(out, (_json.dumps(result) + "\\n").encode())
 
-_asked = _json.loads(open("asked.json").read())
-_os.remove("asked.json")
-_record_all([given for given, _ in _hidden()], *_asked)
+def _method():
+    compiled = compile(_code, "solution.py", "exec")
+    names = {"__name__": "solution"}
+    exec("from typing import *; import collections, heapq, math, itertools", names)
+    exec(compiled, names)
+    owner = names["Solution"]() if "Solution" in names else None
+    call = names[_name] if owner is None else getattr(owner, _name)
+    return lambda given: call(*map(_json.loads, given.split("\\n")))
+
+
+def _program():
+    compiled = compile(_code, "solution.py", "exec")
+
+    def printed(given):
+        _sys.stdin = _io.TextIOWrapper(_io.BytesIO(given.encode()))
+        output = _io.BytesIO()
+        _sys.stdout = _io.TextIOWrapper(output, write_through=True)
+        try:
+            exec(compiled, {"__name__": "__main__"})
+        except SystemExit:
+            pass
+        _sys.stdout.flush()
+        return output.getvalue().decode(errors="replace")
+
+    return printed
+
+
+_inputs = [*_public, *_private]
+record(_method if _name else _program, _inputs, [_limit] * len(_inputs))
 """
 
 
@@ -135,7 +133,7 @@ class Contest:
 
     def _right(self, line: str, right: str) -> bool:
         try:
-            out = json.loads(line)
+            out, _ = json.loads(line)
             if not self.name:
                 return isinstance(out, str) and _same_lines(out, right)
             given, wanted = recorded.unpacked(out), json.loads(right)

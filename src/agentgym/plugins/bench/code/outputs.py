@@ -86,36 +86,24 @@ _NUMBERS = {"inf": math.inf, "nan": math.nan}
 _MOST_TOLERANCE = 0.01
 
 
-@dataclass(frozen=True)
-class TestProgram:
-    """The calls that a test program makes.
+def read_test_program(text: str) -> tuple[str, list[Any], float]:
+    """Return the function that a test program calls, its inputs, and its tolerance.
 
-    Attributes:
-        tolerance: Absolute tolerance for floats; 0 if the program has none.
+    The tolerance is absolute, for floats; 0 if the program has none.
     """
-
-    __test__ = False
-
-    name: str
-    inputs: list[Any]
-    tolerance: float
-
-    @classmethod
-    def parse(cls, text: str) -> "TestProgram":
-        """Parse the source of a test program."""
-        try:
-            tree = ast.parse(text)
-            assigned = next(filter(_assigns_inputs, ast.walk(tree)), ast.Pass())
-            value = getattr(assigned, "value", ast.Constant(None))
-            inputs = ast.literal_eval(_Constants().visit(value))
-        except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
-            raise ValueError(f"it cannot be read: {type(error).__name__}") from None
-        loops = [n for n in ast.walk(tree) if isinstance(n, ast.For) and _runs_over(n)]
-        called = [name for loop in loops for name in _called(loop)]
-        if not called or not inputs or not all(isinstance(i, list) for i in inputs):
-            raise ValueError("it has no call for each of its inputs")
-        numbers = [n for loop in loops for n in _numbers(loop)]
-        return cls(called[0], inputs, numbers[-1] if numbers else 0.0)
+    try:
+        tree = ast.parse(text)
+        assigned = next(filter(_assigns_inputs, ast.walk(tree)), ast.Pass())
+        value = getattr(assigned, "value", ast.Constant(None))
+        inputs = ast.literal_eval(_Constants().visit(value))
+    except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        raise ValueError(f"it cannot be read: {type(error).__name__}") from None
+    loops = [n for n in ast.walk(tree) if isinstance(n, ast.For) and _runs_over(n)]
+    called = [name for loop in loops for name in _called(loop)]
+    if not called or not inputs or not all(isinstance(i, list) for i in inputs):
+        raise ValueError("it has no call for each of its inputs")
+    numbers = [n for loop in loops for n in _numbers(loop)]
+    return called[0], inputs, numbers[-1] if numbers else 0.0
 
 
 class _Constants(ast.NodeTransformer):
@@ -179,29 +167,16 @@ _AS_SETS = frozenset(
     }
 )
 _SCRIPT = """
-import json as _json, os as _os, signal as _signal, sys as _sys, time as _time
+_code, _name, _inputs, _limits = taken("asked.json")
 
-def _late(*_):
-    raise TimeoutError
 
-def _record_all(code, name, inputs, limits):
-    out = _os.dup(1)
-    _os.dup2(2, 1)
+def _function():
     names = {"__name__": "solution"}
-    exec(compile(code, "solution.py", "exec"), names)
-    _signal.signal(_signal.SIGVTALRM, _late)
-    for given, limit in zip(inputs, limits):
-        arguments = unpacked(given)
-        begun = _time.process_time()
-        _signal.setitimer(_signal.ITIMER_VIRTUAL, limit)
-        result = names[name](*arguments)
-        _signal.setitimer(_signal.ITIMER_VIRTUAL, 0)
-        line = [packed(result), _time.process_time() - begun]
-        _os.write(out, (_json.dumps(line) + "\\n").encode())
+    exec(compile(_code, "solution.py", "exec"), names)
+    return lambda arguments: names[_name](*arguments)
 
-_asked = _json.loads(open("asked.json").read())
-_os.remove("asked.json")
-_record_all(*_asked)
+
+record(_function, map(unpacked, _inputs), _limits)
 """
 
 
@@ -379,21 +354,21 @@ def _of_release(row: Row, oracle: str) -> BenchmarkProblem:
 def _of_hub(row: Row, oracle: str) -> BenchmarkProblem:
     """Convert a line of the hub's data set, with a test program, to a problem."""
     try:
-        tests = TestProgram.parse(row.field("test"))
+        name, inputs, tolerance = read_test_program(row.field("test"))
     except ValueError as error:
         problem = f"its field 'test' is not a test program of EvalPlus: {error}"
         raise row.error(problem) from None
     prompt = row.field("prompt")
     if oracle == "humaneval":
         reference = prompt + row.field("canonical_solution")
-        return _completion(row, oracle, reference, [tests.inputs], tests.tolerance)
+        return _completion(row, oracle, reference, [inputs], tolerance)
     shown = "\n".join(row.texts("test_list"))
-    given = (list(map(recorded.packed, tests.inputs)),)
+    given = (list(map(recorded.packed, inputs)),)
     return BenchmarkProblem(
         id=f"Mbpp/{row.field('task_id', int)}",
         family="mbpp_plus",
         instruction=WRITE.format(request=prompt, tests=shown),
-        judge=Outputs(row.field("code"), tests.name, given, tests.tolerance, oracle),
+        judge=Outputs(row.field("code"), name, given, tolerance, oracle),
     )
 
 
