@@ -130,7 +130,7 @@ def test_every_verdict_and_tool_of_conversations_is_the_packages_own(
         write_programs(fetched, Path(folder))
         sandbox = Sandbox(SandboxConfig(python_path=(Path(folder),)))
         for (entry, turns), verdict in zip(asked, theirs["verdicts"], strict=True):
-            programs = Programs(entry, {}, sandbox)
+            programs = Programs(entry, [], sandbox)
             programs.turns = [
                 [[name, parse_arguments(text)] for name, text in turn] for turn in turns
             ]
@@ -141,7 +141,7 @@ def test_every_verdict_and_tool_of_conversations_is_the_packages_own(
         sandbox.close()
     assert all(seen[name, good] for name in MULTI_TURN for good in (True, False))
     for entry in entries:
-        ours = program_tools(entry)
+        ours = {spec.name: spec for spec in program_tools(entry)}
         for tool in theirs["tools"][entry.id]:
             require_same(ours[tool["function"]["name"]], tool)
 

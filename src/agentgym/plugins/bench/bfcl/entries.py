@@ -222,19 +222,24 @@ class ConversationEntry(Entry):
     programs: Sequence[str]
     start: Mapping[str, Any]
 
+    @property
+    def every_function(self) -> list[dict[str, Any]]:
+        """The functions of all turns."""
+        return [*self.functions, *(f for added in self.later.values() for f in added)]
+
     def named_calls(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the function name and arguments of each right call of all turns."""
-        every = [*self.functions, *(f for each in self.later.values() for f in each)]
-        orders = {f["name"]: list(f["parameters"]["properties"]) for f in every}
+        properties = {
+            f["name"]: f["parameters"]["properties"] for f in self.every_function
+        }
         found = []
         for text in (call for turn in self.right_calls for call in turn):
             call = ast.parse(text, mode="eval").body
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
                 raise ValueError(f"{text!r} is not a call")
-            named = zip(orders.get(call.func.id, ()), call.args, strict=False)
-            arguments = {name: ast.literal_eval(value) for name, value in named}
-            for keyword in call.keywords:
-                arguments[str(keyword.arg)] = ast.literal_eval(keyword.value)
+            named = zip(properties.get(call.func.id, ()), call.args, strict=False)
+            given = [*named, *((str(each.arg), each.value) for each in call.keywords)]
+            arguments = {name: ast.literal_eval(value) for name, value in given}
             found.append((call.func.id, arguments))
         return found
 

@@ -9,7 +9,7 @@ import inspect
 import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -64,14 +64,14 @@ class Programs(Environment):
     def __init__(
         self,
         entry: ConversationEntry,
-        specs: Mapping[str, ToolSpec],
+        specs: Sequence[ToolSpec],
         sandbox: Sandbox,
     ) -> None:
         self.turns: list[list[list[Any]]] = [[]]
         self.ended = False
         self._entry = entry
         self._sandbox = sandbox
-        self._specs = specs
+        self._specs = {spec.name: spec for spec in specs}
         self._offered = [f["name"] for f in entry.functions]
         self._one_at_a_time = asyncio.Lock()
 
@@ -162,10 +162,9 @@ def _keeps_to_steps(trajectory: Trajectory) -> bool:
     return True
 
 
-def program_tools(entry: ConversationEntry) -> dict[str, ToolSpec]:
-    """Return all tools of a multi-turn entry by name, also those of later turns."""
-    every = [*entry.functions, *(f for added in entry.later.values() for f in added)]
-    return {spec.name: _unchecked(spec) for spec in specs_of(entry, every)}
+def program_tools(entry: ConversationEntry) -> list[ToolSpec]:
+    """Return all tools of a multi-turn entry, also those of later turns."""
+    return [_unchecked(spec) for spec in specs_of(entry, entry.every_function)]
 
 
 def _unchecked(spec: ToolSpec) -> ToolSpec:

@@ -82,32 +82,25 @@ class Checker:
         if unreadable:
             return False
         made = [{call.name: dict(call.arguments or {})} for call in calls]
-        try:
-            found = self._checker.ast_checker(
-                list(entry.functions),
-                made,
-                list(entry.answers),
-                self._of(entry),
-                entry.category,
-                _MODEL,
-            )
-        except Exception:  # noqa: BLE001 - the benchmark's own code
-            return False
-        return bool(found["valid"])
+        given = list(entry.functions), made, list(entry.answers), self._of(entry)
+        return self._is_valid("ast_checker", *given, entry.category)
 
     def is_right(self, entry: Entry, answer: int, call: MadeCall) -> bool:
         """Return whether a call matches the right call ``entry.answers[answer]``."""
+        if call.arguments is None:
+            return False
         wanted = entry.answers[answer]
         [name] = wanted
         function = self._checker.find_description(list(entry.functions), name)
-        made = {call.name: dict(call.arguments or {})}
+        given = function, {call.name: dict(call.arguments)}, wanted, self._of(entry)
+        return self._is_valid("simple_function_checker", *given)
+
+    def _is_valid(self, function: str, *given: Any) -> bool:
         try:
-            found = self._checker.simple_function_checker(
-                function, made, wanted, self._of(entry), _MODEL
-            )
+            found = getattr(self._checker, function)(*given, _MODEL)
         except Exception:  # noqa: BLE001 - the benchmark's own code
             return False
-        return bool(found["valid"]) and call.arguments is not None
+        return bool(found["valid"])
 
     def _of(self, entry: Entry) -> Any:
         return self._language(language_of(entry.category))
@@ -303,7 +296,6 @@ class BfclScenario(Scenario):
         has = tuple(split for split, found in self._splits.items() if found)
         vars(self).update(splits=has)  # per instance here, per class elsewhere
         self._specs: dict[str, list[ToolSpec]] = {}
-        self._program_tools: dict[str, dict[str, ToolSpec]] = {}
 
     @cached_property
     def _checker(self) -> Checker:
@@ -331,9 +323,7 @@ class BfclScenario(Scenario):
 
     def notes(self) -> list[str]:
         """Return a sentence with the number of tasks for training and for tests."""
-        train, held_out = (
-            len(self._splits[split]) for split in (Split.TRAIN, Split.TEST)
-        )
+        train, held_out = len(self._splits[Split.TRAIN]), len(self._splits[Split.TEST])
         said = (
             f"training takes {train:,} entries of BFCL v4; the {held_out:,} held-out "
             "ones have none of their functions. Compare with the leaderboard only what "
@@ -345,9 +335,7 @@ class BfclScenario(Scenario):
         """Return an environment whose tools are the functions of the task."""
         entry = self._entry(task)
         if isinstance(entry, ConversationEntry):
-            if entry.id not in self._program_tools:
-                self._program_tools[entry.id] = program_tools(entry)
-            return Programs(entry, self._program_tools[entry.id], self.sandbox)
+            return Programs(entry, self._specs_of(entry), self.sandbox)
         return _Functions(self._specs_of(entry))
 
     def sandbox_config(self) -> SandboxConfig:
@@ -427,7 +415,10 @@ class BfclScenario(Scenario):
 
     def _specs_of(self, entry: Entry) -> list[ToolSpec]:
         if entry.id not in self._specs:
-            self._specs[entry.id] = specs_of(entry)
+            if isinstance(entry, ConversationEntry):
+                self._specs[entry.id] = program_tools(entry)
+            else:
+                self._specs[entry.id] = specs_of(entry)
         return self._specs[entry.id]
 
     def _entry(self, task: Task) -> Entry:
