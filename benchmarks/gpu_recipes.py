@@ -13,7 +13,7 @@ from random_qwen import settings
 
 from agentgym.engines.local.shape import Shape, Use
 from agentgym.engines.memory import EPISODES, GIB, MARGIN, MemoryEstimate
-from agentgym.plugins.vllm.turns import ASLEEP_BYTES, SERVER_BYTES, Turns
+from agentgym.plugins.vllm.support import ASLEEP_BYTES, SERVER_BYTES, Turns
 
 SIZES = ("0.5b", "1.5b", "3b", "7b")
 CARDS = (12, 24, 48, 80)

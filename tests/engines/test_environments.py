@@ -8,7 +8,7 @@ import pytest
 
 from agentgym.engines import environments
 from agentgym.errors import EngineError, UsageError
-from agentgym.plugins.verl.environment import ENVIRONMENT as VERL
+from agentgym.plugins.verl.settings import ENVIRONMENT as VERL
 from agentgym.plugins.vllm import environment
 from agentgym.plugins.vllm.environment import ENVIRONMENT as VLLM
 

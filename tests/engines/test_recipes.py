@@ -6,9 +6,8 @@ import pytest
 import yaml
 
 from agentgym.core.config import TrainingConfig
-from agentgym.plugins.verl.settings import known_keys, verl_settings
+from agentgym.plugins.verl.settings import verl_settings
 from agentgym.plugins.vllm import settings as vllm
-from agentgym.plugins.vllm.flags import known_flags
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted(ROOT.glob("scenarios/*/recipes/*.yaml"))
@@ -41,8 +40,6 @@ def check_one_gpu(config: TrainingConfig, text: str) -> None:
     assert config.engine == "vllm"
     words = vllm.command_line(config, "vllm", 8000)
     assert words[:3] == ["vllm", "serve", config.model]
-    flags = {word[2:].replace("-", "_") for word in words if word.startswith("--")}
-    assert flags <= known_flags().keys()
     share = words[words.index("--gpu-memory-utilization") + 1]
     assert f"{float(share) * 100:.0f} %" in text
     assert vllm.shares_gpu(config)
@@ -50,9 +47,7 @@ def check_one_gpu(config: TrainingConfig, text: str) -> None:
 
 def check_many(config: TrainingConfig) -> None:
     assert config.engine == "verl"
-    settings, known = verl_settings(config), known_keys()
-    unknown = {key for key in settings if ".engine_kwargs.vllm." not in key} - known
-    assert unknown == set()
+    settings = verl_settings(config)
     gpus = settings["trainer.n_gpus_per_node"] * settings["trainer.nnodes"]
     assert gpus in (8, 16)
     assert config.tasks_per_step * config.group_size % gpus == 0

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -17,9 +16,6 @@ import httpx
 import pytest
 from aiohttp import web
 
-from agentgym.cli.output import failures_shown
-from agentgym.rollout.gateway.http import Keys, Listener, Route
-from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.record import read_task
 from agentgym.rollout.store.store import Store
 from tests.cli.conftest import Command
@@ -241,46 +237,6 @@ def test_what_cannot_work_is_refused(
     assert told in ended.err
     assert ended.err.count("\n") == 1
     assert not Path("gateway").exists()
-
-
-@pytest.mark.parametrize("is_shown", [False, True])
-def test_what_failed_in_a_server_is_in_its_log_once(
-    is_shown: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    handler = logging.StreamHandler(sys.stderr) if is_shown else logging.NullHandler()
-    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
-
-    async def fail(request: object) -> web.Response:
-        raise ZeroDivisionError("inner words")
-
-    listener = Listener(
-        [Route("GET", "/", fail)],
-        GatewaySettings(),
-        keys=Keys(""),
-        name="failing",
-        grace_s=0.0,
-    )
-    with failures_shown():
-        listener.start()
-        answer = httpx.get(listener.url + "/")
-        listener.close()
-    assert "its log says why" in answer.text
-    assert "inner words" not in answer.text
-    assert capsys.readouterr().err.count("ZeroDivisionError: inner words") == 1
-
-
-@pytest.mark.slow
-def test_a_port_that_is_taken_is_told(agentgym: Command) -> None:
-    process = start(Path("data"))
-    try:
-        port = announced(process)["address"].rpartition(":")[2]
-        ended = agentgym("gateway", "--model-name", "m", "--port", port)
-        assert ended.code != 0
-        assert port in ended.err
-        assert ended.err.count("\n") == 1
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
 
 
 def test_tasks_are_printed_as_rows(agentgym: Command, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """One rollout in a process that a controller starts."""
 
-import json
 import os
 import re
 import subprocess
@@ -13,16 +12,13 @@ from typing import Any
 
 import pytest
 
-from agentgym.core.task import Split, Task, TaskSource
+from agentgym.core.task import Task
 from agentgym.core.trajectory import RolloutStatus, Trajectory
-from agentgym.errors import UsageError
-from agentgym.plugins.lightning.job import Assignment, RolloutJob
+from agentgym.plugins.lightning.job import Assignment
 from agentgym.plugins.lightning.service import GatewayService
 from agentgym.rollout.record import to_trajectory
 from agentgym.rollout.store.records import RolloutState, StatusChange
 from agentgym.rollout.workers.worker import EXIT_BLOCKED
-from agentgym.scenarios.registry import get_scenario
-from agentgym.scenarios.task_lists import make_tasks
 from tests.rollout.foreign import KEY, queue, service, tasks
 
 NATIVE = {"AGENTGYM_SCENARIO": "coding", "AGENTGYM_FRAMEWORK": "native"}
@@ -82,26 +78,6 @@ def test_a_job_runs_its_rollout_and_reports_it(tmp_path: Path) -> None:
         assert [call.response_ids for call in made.model_calls] == [[7, 8]] * 2
         rewards = [e for e in served.store.events(name, "0") if "value" in e.data]
         assert [event.data["response_tokens"] for event in rewards] == [[2, 2]]
-
-
-@pytest.mark.slow
-def test_a_job_runs_a_program_on_a_task_that_a_command_judges(tmp_path: Path) -> None:
-    lines = [{"instruction": f"Look at {n}.", "files": {"a": ""}} for n in range(12)]
-    (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    check = f"{sys.executable} -c 'exit(input() != \"Done.\")'"
-    program = Path(__file__).parents[2] / "plugins" / "programs" / "bookshop.py"
-    words = (
-        *(str(tmp_path / "tasks.jsonl"), "--check-command", check),
-        *("--command", f"{sys.executable} -S {program}"),
-    )
-    source = TaskSource(str(tmp_path / "tasks.jsonl"), check_command=check)
-    chosen = make_tasks(get_scenario(str(source)), Split.TRAIN, 0, 1)
-    with queued(tmp_path / "store", chosen) as (served, name):
-        done = job(variables(served, name), *words)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout == f"Rollout {name}: reward 1, 2 model calls.\n"
-        made = ended(served, name, RolloutState.SUCCEEDED)
-        assert [call.name for call in made.get_tool_calls()] == ["list_files"]
 
 
 @pytest.mark.slow
@@ -219,13 +195,3 @@ def test_an_assignment_is_read_from_the_address(mode: str, end: str) -> None:
     path = f"/proxy/rollout/r-1/attempt/0/mode/{mode}/openai/v1{end}"
     found = Assignment.read({"AGL_OPENAI_BASE_URL": f"https://g:8{path}"})
     assert found == Assignment("https://g:8", "r-1", "0", "")
-
-
-def test_the_local_controllers_class_ends_its_process(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("AGL_OPENAI_BASE_URL", raising=False)
-    with pytest.raises(SystemExit) as end:
-        RolloutJob().run()
-    assert end.value.code == UsageError.exit_code
-    assert "AGL_OPENAI_BASE_URL is not set." in capsys.readouterr().err

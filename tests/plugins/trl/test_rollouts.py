@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from agentgym.errors import ConfigError, MissingExtraError, UsageError
+from agentgym.errors import ConfigError, UsageError
 from agentgym.plugins.trl import AgentRollouts
-from agentgym.plugins.trl import rollouts as module
 from agentgym.plugins.trl.rollouts import CUT
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -152,9 +151,3 @@ def test_a_prompt_of_another_data_set_is_refused() -> None:
     for prompt in ("Repair it.", [{"role": "user", "content": "Repair it."}], []):
         with pytest.raises(UsageError, match=r"rollouts\.dataset"):
             rollouts([prompt], object())  # type: ignore[arg-type]
-
-
-def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"\[trl\]"):
-        AgentRollouts("coding")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from agentgym.core.ledger import ROLE_NOT_TRAINED, TRAINED, Bucket, Ledger
+from agentgym.core.ledger import ROLE_NOT_TRAINED, TRAINED, Bucket
 from agentgym.core.trajectory import ModelCall
 from agentgym.plugins.trl.rollouts import CUT, OTHER_SEQUENCE, CompletionRow, row_of
 from agentgym.train.batch import BatchBuilder
@@ -81,17 +81,3 @@ def test_a_rollout_without_a_trained_call_is_masked_as_a_whole(
     assert (made.completion_ids, made.mask, made.logprobs) == ([END], [0], [0.0])
     assert made.prompt_ids == (calls[0].prompt_ids or [END])
     assert made.buckets == [bucket]
-
-
-def test_a_rollout_without_any_call_has_a_row() -> None:
-    made = row([], None)
-    assert (made.prompt_ids, made.completion_ids, made.mask) == ([END], [END], [0])
-
-
-def test_the_ledger_counts_every_call_once() -> None:
-    ledger = Ledger()
-    answered = rollout("it", None, [call(PROMPT, CALL)])
-    failed = answered.model_copy(update={"unused_calls": {"agent": {"timeout": 2}}})
-    ledger.add_rollout(failed, [Bucket("dropped", "timed out")])
-    assert ledger.dropped == {"timed out": 1, "timeout": 2}
-    assert ledger.adds_up

@@ -95,7 +95,13 @@ class VllmServer:
 
         own = {"PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"}
         kept = {name: value for name, value in os.environ.items() if name not in own}
-        ends_with_this = [sys.executable, "-P", supervise.__file__, str(os.getpid())]
+        ends_with_this = [
+            sys.executable,
+            "-P",
+            supervise.__file__,
+            str(os.getpid()),
+            "",
+        ]
         self.process = subprocess.Popen(
             [*ends_with_this, *self.words],
             env={**kept, **_ENVIRONMENT},

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.core.trajectory import ModelCall, Trajectory
-from agentgym.errors import MissingExtraError, UsageError
+from agentgym.errors import MissingExtraError
 from agentgym.models.nano import nano_path
 from agentgym.plugins.verl.dataproto import to_dataproto
 from tests.plugins.verl.running import run_in_verl
@@ -64,11 +64,3 @@ def test_verls_own_loss_takes_them(tmp_path: Path) -> None:
     assert told["shapes"]["advantages"] == told["shapes"]["responses"] == length
     assert told["shapes"]["input_ids"] == told["shapes"]["position_ids"]
     assert told["meta"]["temperature"] == 1.0
-
-
-@pytest.mark.sweep
-@pytest.mark.timeout(300)
-def test_nothing_to_train_is_an_error(tmp_path: Path) -> None:
-    done = in_verl(tmp_path, [rollout("a", 1.0), rollout("b", 1.0)])
-    assert done.returncode != 0
-    assert f"{UsageError.__name__}: None of the model calls can be" in done.stderr

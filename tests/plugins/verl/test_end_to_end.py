@@ -7,18 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from agentgym import Trainer
 from agentgym.engines.local.engine import LocalEngine
-from agentgym.errors import EngineError
 from agentgym.models.nano import nano_path
 from agentgym.plugins.verl.engine import VerlEngine
 from tests.plugins.verl.running import (
-    ON_CPU,
     check_sampled,
     config,
     on_cpu,
@@ -116,11 +113,3 @@ def test_ray_listens_on_loopback_and_nothing_is_left_of_a_run_that_was_killed(
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert processes_of(on_cpu) == []
-
-
-def test_verl_refuses_what_it_does_not_have_before_it_starts(
-    on_cpu: str, tmp_path: Path
-) -> None:
-    wrong: dict[str, Any] = {**ON_CPU, "actor_rollout_ref.rollout.name": "hf_gpu"}
-    with pytest.raises(EngineError, match="Rollout hf_gpu with mode async not found"):
-        VerlEngine.create(config(tmp_path, verl=wrong))

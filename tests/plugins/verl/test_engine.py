@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.ledger import NOT_FINITE
-from agentgym.core.policy import ChatRequest
-from agentgym.core.trajectory import ModelCall, RequestedCall
+from agentgym.core.trajectory import ModelCall
 from agentgym.engines.base import TrainedToken, TrainingBatch, TrainingSequence
-from agentgym.errors import CheckpointError, EngineError, ModelError
-from agentgym.models.nano import nano_path
+from agentgym.errors import CheckpointError, EngineError
 from agentgym.models.template import template_text
 from agentgym.plugins.verl.engine import VerlEngine
 from agentgym.plugins.verl.launch import VerlDriver
@@ -101,17 +98,6 @@ def test_a_warm_start_is_imitated_and_its_weights_are_sent_once(make: Make) -> N
 
 
 @pytest.mark.slow
-def test_an_imitated_answer_is_the_templates_and_ends(make: Make) -> None:
-    call = RequestedCall(id="call_1", name="read_file", arguments='{"path": "a.py"}')
-    request = ChatRequest(messages=[{"role": "user", "content": "Read a.py."}])
-    written = make().imitation().write(request, "", [call])
-    assert written.finish_reason == "tool_calls"
-    tokenizer = AutoTokenizer.from_pretrained(nano_path())
-    assert tokenizer.eos_token_id == written.response_ids[-1]
-    assert "a.py" in tokenizer.decode(written.response_ids)
-
-
-@pytest.mark.slow
 def test_a_checkpoint_is_continued_from(make: Make, tmp_path: Path) -> None:
     first, folder = make(), tmp_path / "step"
     folder.mkdir()
@@ -158,16 +144,6 @@ def test_a_folder_that_another_machine_does_not_share_is_an_error(
     (tmp_path / "step").mkdir()
     with pytest.raises(EngineError, match="Put --output on a folder that all"):
         make("elsewhere").save_checkpoint(tmp_path / "step")
-
-
-@pytest.mark.slow
-def test_a_model_that_cannot_show_tools_is_refused(make: Make, tmp_path: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(nano_path())
-    tokenizer.chat_template = "{{ messages[0].content }}"
-    tokenizer.save_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(ModelError, match="does not show the model which tools"):
-        make(model=str(tmp_path))
 
 
 @pytest.mark.slow

@@ -40,31 +40,6 @@ def test_a_row_has_the_positions_that_the_loss_covers_and_nothing_after() -> Non
     assert positions.isdisjoint({9, 10})
 
 
-def test_a_dropped_rollout_gives_no_row() -> None:
-    group = [
-        rollout(n, r, [called()]) for n, r in (("a", 1.0), ("b", 0.0), ("c", None))
-    ]
-    assert len(batch_of(*group).sequences) == 2
-
-
-def test_masked_calls_give_no_row() -> None:
-    unknown = ModelCall(prompt_ids=PROMPT, response_ids=CALL, logprobs=[])
-    known = rollout("a", 1.0, [called()])
-    group = [known, rollout("b", 0.0, [called(), unknown]), rollout("c", 0, [unknown])]
-    assert len(batch_of(*group).sequences) == 2
-
-
-def test_each_role_has_rows_of_its_own_and_some_may_be_left_out() -> None:
-    group = [
-        rollout(name, reward, [called("planner"), called("doer")])
-        for name, reward in (("a", 1.0), ("b", 0.0))
-    ]
-    agents = [sequence.agent for sequence in batch_of(*group).sequences]
-    assert sorted(agents) == ["doer", "doer", "planner", "planner"]
-    only = batch_of(*group, roles=["doer"]).sequences
-    assert [sequence.agent for sequence in only] == ["doer", "doer"]
-
-
 def test_tensors_are_padded_left_and_right_and_cover_only_what_is_trained() -> None:
     rows: list[UpdateRow] = [
         {"ids": [1, 2, 3, 4], "start": 2, "trained": [(3, -0.5, 2.0)]},

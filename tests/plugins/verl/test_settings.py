@@ -9,22 +9,13 @@ from agentgym.core.config import TrainingConfig
 from agentgym.errors import ConfigError, UnsupportedError
 from agentgym.models.nano import nano_path
 from agentgym.plugins.verl.compose import dotted
-from agentgym.plugins.verl.settings import (
-    known_keys,
-    learning_rate,
-    value_model_words,
-    verl_settings,
-)
+from agentgym.plugins.verl.settings import learning_rate, verl_settings
 
 ACTOR = "actor_rollout_ref.actor"
 
 
 def made(**settings: Any) -> dict[str, Any]:
     return verl_settings(TrainingConfig.create(engine="verl", **settings))
-
-
-def is_known(key: str) -> bool:
-    return key in known_keys() or ".engine_kwargs.vllm." in key
 
 
 def test_every_engine_optimises_the_same() -> None:
@@ -68,26 +59,8 @@ def test_ppo_has_a_value_model_like_the_policy() -> None:
     assert settings["critic.fsdp.param_offload"] is True
     whole = made(algorithm="ppo", model="some/model", lora_rank=0)
     assert whole["critic.optim.lr"] == 1e-5
-    assert {key for key in whole if not is_known(key)} == set()
     given = {"algorithm.lam": 0.95, "critic.optim.lr": 2e-5}
     assert made(algorithm="ppo", verl=given).items() >= given.items()
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({}, ""),
-        # 1.1 million parameters of 16 bytes.
-        ({"algorithm": "ppo"}, " MB over all GPUs"),
-        ({"algorithm": "ppo", "model": "some/model"}, "16 bytes a parameter over all"),
-    ],
-)
-def test_the_memory_of_a_value_model_is_said(
-    settings: dict[str, Any], words: str
-) -> None:
-    found = value_model_words(TrainingConfig.create(engine="verl", **settings))
-    assert words in found
-    assert bool(found) is bool(words)
 
 
 def test_hardware_and_sampling_are_a_runs_own() -> None:
@@ -158,16 +131,14 @@ def test_any_setting_of_verl_is_reached_nested_or_dotted() -> None:
 @pytest.mark.parametrize(
     ("verl", "why"),
     [
-        ({f"{ACTOR}.optim.ls": 1}, f"the nearest is '{ACTOR}.optim.lr'"),
         ({f"{ACTOR}.optim.lr": 1}, "set learning_rate instead"),
         ({"trainer": {"nnodes": 2}}, "set verl.nodes instead"),
         ({f"{ACTOR}.kl_loss_coef": 1}, "set kl_coefficient instead"),
         ({"critic.enable": True}, "set algorithm instead"),
-        ({"zzz": 1}, "verl has no setting 'zzz'"),
-        ({"data.train_batch_size": 1}, "verl has no setting 'data.train_batch_size'"),
+        ({"data.train_batch_size": 1}, "has no effect here"),
     ],
 )
-def test_a_setting_that_verl_does_not_have_is_refused(
+def test_a_setting_that_has_no_effect_is_refused(
     verl: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -205,7 +176,6 @@ def test_megatron_has_settings_of_its_own() -> None:
     assert settings["model_engine"] == "megatron"
     assert settings[f"{ACTOR}.megatron.param_offload"] is True
     assert not any("fsdp_config" in key for key in settings)
-    assert {key for key in settings if not is_known(key)} == set()
 
 
 def test_the_keys_of_nested_mappings_are_known_too() -> None:

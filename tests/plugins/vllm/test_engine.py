@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import psutil
@@ -21,7 +20,7 @@ from agentgym.errors import CheckpointError, EngineError
 from agentgym.plugins.vllm import server
 from agentgym.plugins.vllm.engine import VllmEngine, VllmPolicy
 from agentgym.train.batch import merged
-from tests.plugins.vllm.conftest import CPU_VERSION, Played, config, make_environment
+from tests.plugins.vllm.conftest import Played, config
 from tests.plugins.vllm.test_log import AFTERWARDS, MEMORY
 from tests.processes import processes_of
 
@@ -274,25 +273,6 @@ def test_a_port_that_somebody_took_meanwhile_is_not_tried_again(
         with engines().sampling():
             assert ports == []
     assert len(played.seen("start")) == 2
-
-
-@pytest.mark.slow
-def test_on_the_cpu_it_never_sleeps(
-    played: Played, engines: Engines, own_home: Path
-) -> None:
-    rmtree(own_home / "engines")
-    make_environment(own_home, CPU_VERSION)
-    engine = engines(gpu="none")
-    with engine.sampling():
-        told = ask(engine.policy)
-    assert engine.update(batch_of(told)).logprob_gap < 1e-3
-    with engine.sampling():
-        ask(engine.policy)
-    assert not {"sleep", "wake_up"} & set(kinds(played))
-    assert [line["name"] for line in played.seen("load")] == [
-        "agentgym-v0",
-        "agentgym-v1",
-    ]
 
 
 @pytest.mark.slow  # starts a server and loads a model

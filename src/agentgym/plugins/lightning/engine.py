@@ -33,8 +33,8 @@ from agentgym.engines.checkpoint import (
 )
 from agentgym.engines.settings import log_file
 from agentgym.errors import CheckpointError, EngineError
-from agentgym.plugins.lightning.environment import ENVIRONMENT
 from agentgym.plugins.lightning.settings import (
+    ENVIRONMENT,
     FILL_VALUE,
     lightning_settings,
     row_limit,

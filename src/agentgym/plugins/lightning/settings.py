@@ -1,12 +1,20 @@
-"""Convert a run's settings to those of Agent Lightning's trainer."""
+"""Define Agent Lightning's environment, and convert a run's settings to its own."""
 
 from pathlib import Path
 from typing import Any
 
 from agentgym.core.config import TrainingConfig
 from agentgym.core.formats import FORMATS
+from agentgym.engines.environments import (
+    Build,
+    Checked,
+    EngineEnvironment,
+    imports,
+    installed_version,
+    machine,
+)
 from agentgym.engines.settings import base_source, context_length, flat
-from agentgym.errors import ConfigError, UnsupportedError
+from agentgym.errors import ConfigError, UnsupportedError, UsageError
 from agentgym.models.chat_template import form_of
 from agentgym.models.folder import model_source
 from agentgym.models.template import template_of
@@ -20,6 +28,27 @@ from agentgym.plugins.verl.settings import (
 )
 from agentgym.plugins.vllm.group import GpuSettings
 
+SUPPORTED = "1.0"  # the release of Agent Lightning
+# With verl 0.8: Agent Lightning's trainer imports parts of verl that verl 0.9 does not
+# have. verl 0.8 needs a vLLM that does not support transformers 5.
+ENVIRONMENT = EngineEnvironment(
+    engine="lightning",
+    called="verl",
+    release=(0, 8),
+    build=Build(
+        "Agent Lightning with verl and vLLM",
+        (
+            "agentlightning>=1.0,<1.1",
+            "verl[vllm]>=0.8,<0.9",
+            "transformers<5",
+            "tensordict<0.11",
+            "pyarrow<24",
+            "ray[default]",
+            "torch",
+        ),
+        gigabytes=30,
+    ),
+)
 # Algorithms that need one reward per rollout; verl's estimators have the same names.
 ESTIMATORS = ("rloo", "grpo")
 FILL_VALUE = "agentlightning.reward_fillna_value"
@@ -44,6 +73,30 @@ _FIXED = (
     *("trainer.resume_mode", "trainer.resume_from_path", "trainer.default_local_dir"),
     *("trainer.total_epochs", "trainer.total_training_steps"),
 )
+
+
+def check() -> list[Checked]:
+    """Check the environment and the machine; start no trainer and no servers."""
+    try:
+        python = ENVIRONMENT.interpreter()
+    except UsageError as error:
+        return [Checked("environment", False, str(error))]
+    names = ("agentlightning", "verl", "ray", "torch", "vllm")
+    found = ENVIRONMENT.packages(python, *names)
+    found.append(imports(python, "agentlightning.verl, verl, ray, torch"))
+    return [*found, *machine()]
+
+
+def require() -> None:
+    """Raise UsageError unless the environment has a supported Agent Lightning."""
+    python = ENVIRONMENT.interpreter()
+    version = installed_version(python, "agentlightning")
+    if version is None or not version.startswith(f"{SUPPORTED}."):
+        found = "no agentlightning" if version is None else f"agentlightning {version}"
+        raise UsageError(
+            f"{python.parent.parent} has {found}, and this works with {SUPPORTED}. "
+            f"{ENVIRONMENT.advice}"
+        )
 
 
 def lightning_settings(config: TrainingConfig) -> dict[str, Any]:

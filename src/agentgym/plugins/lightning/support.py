@@ -12,11 +12,13 @@ from agentgym.engines.settings import flat, log_file
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.evaluate.ranker import is_judged
 from agentgym.models.folder import describe_model, held_rank, model_source
-from agentgym.plugins.lightning.environment import ENVIRONMENT, check, require
 from agentgym.plugins.lightning.settings import (
+    ENVIRONMENT,
     ESTIMATORS,
     RAY_GPUS,
+    check,
     lightning_settings,
+    require,
 )
 from agentgym.plugins.verl.group import VerlSettings
 from agentgym.plugins.verl.support import composed_text, require_gpus, served_form

@@ -12,11 +12,6 @@ _PLACES = {
     "verl": ("verl.trainer", "config", "ppo_trainer"),
     "agentlightning": ("agentlightning.verl", "", "config"),
 }
-# Sections of verl's settings that have an effect: AgentGym uses verl only to train and
-# to serve. One more setting has an effect too.
-_USED = ("actor_rollout_ref", "critic", "model_engine", "ray_kwargs", "trainer")
-_ALSO = {"algorithm.lam"}
-_UNUSED = {"profiler", "ref", "_target_", "val_kwargs", "multi_turn", "agent", "v1"}
 # Sections of verl's settings whose keys are another library's and are not checked.
 _OPEN = (
     "engine_kwargs",
@@ -48,13 +43,13 @@ def compose(settings: dict[str, Any], of: str = "verl") -> Any:
         config = composed(name, overrides=[f"model_engine={engine}"])
     known = set(dotted(OmegaConf.to_container(config, resolve=False)))
     for key, value in given.items():
-        if problem := key_problem(key, known):
+        if problem := _key_problem(key, known):
             raise ValueError(problem)
         OmegaConf.update(config, key, value, merge=True, force_add=True)
     return config
 
 
-def key_problem(key: str, known: set[str]) -> str:
+def _key_problem(key: str, known: set[str]) -> str:
     """Return an error message if a dotted key is not in ``known``; empty if it is."""
     if key in known or any(part in _OPEN for part in key.split(".")[:-1]):
         return ""
@@ -88,22 +83,10 @@ def dotted(values: Any, above: str = "") -> list[str]:
 def main() -> None:
     """Read settings as JSON from standard input; print the configuration as YAML.
 
-    The first argument may name the trainer (``of`` in :func:`compose`). With
-    ``--keys``, print the keys of verl's settings that have an effect in AgentGym.
+    The first argument may name the trainer (``of`` in :func:`compose`).
     """
     from omegaconf import OmegaConf
 
-    if sys.argv[1:] == ["--keys"]:
-        keys = []
-        for engine in ("dp", "megatron"):
-            made = compose({"model_engine": engine})
-            keys += dotted(OmegaConf.to_container(made, resolve=False))
-        used = [
-            k for k in dict.fromkeys(keys) if k.split(".")[0] in _USED or k in _ALSO
-        ]
-        unused = [k for k in used if set(k.split(".")) & _UNUSED]
-        sys.stdout.write("\n".join(k for k in used if k not in unused) + "\n")
-        return
     try:
         made = compose(json.load(sys.stdin), *sys.argv[1:])
     except ValueError as error:

@@ -13,7 +13,7 @@ from tempfile import gettempdir, mkdtemp
 from typing import IO, Any
 
 from agentgym.errors import EngineError
-from agentgym.plugins.verl.environment import ENVIRONMENT
+from agentgym.plugins.verl.settings import ENVIRONMENT
 from agentgym.plugins.vllm import supervise
 from agentgym.plugins.vllm.settings import own_environment
 from agentgym.security.files import LogFile

@@ -1,6 +1,5 @@
-"""Convert a run's settings to verl's settings."""
+"""Define verl's virtual environment, and convert a run's settings to verl's."""
 
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from agentgym.engines.base import (
     usual_rates,
 )
 from agentgym.engines.credit import clip_range
+from agentgym.engines.environments import Build, EngineEnvironment
 from agentgym.engines.settings import base_source, context_length, flat
 from agentgym.errors import ConfigError, UnsupportedError
 from agentgym.models.folder import (
@@ -27,11 +27,33 @@ from agentgym.models.folder import (
     model_source,
     new_rank,
 )
-from agentgym.plugins.verl.compose import key_problem
 from agentgym.plugins.verl.group import VerlSettings
 from agentgym.plugins.vllm.group import GpuSettings
 
+# verl imports the last three packages without requiring them.
+ENVIRONMENT = EngineEnvironment(
+    engine="verl",
+    called="verl",
+    release=(0, 9),
+    build=Build(
+        "verl with vLLM",
+        (
+            "verl[vllm]>=0.9,<0.10",
+            "transformers<5.11",
+            "tensordict<0.11",
+            "ray[default]>=2.60,<2.61",
+            "cachetools",
+            "fastapi",
+            "uvicorn",
+        ),
+        gigabytes=30,
+    ),
+)
 _MEMORY_SHARE = 0.5
+# Sections of verl's settings that have an effect: AgentGym uses verl only to train and
+# to serve. One more setting has an effect too.
+_USED = ("actor_rollout_ref", "critic", "model_engine", "ray_kwargs", "trainer")
+_ALSO = ("algorithm.lam",)
 _VALUE_RATE = 1e-5  # of the value model of a large policy; verl's default
 # Bytes per trained parameter: weight, gradient and AdamW's two moments in float32.
 _BYTES = 16
@@ -119,22 +141,18 @@ def trained_rank(config: TrainingConfig) -> int:
     return held or new_rank(config.model, config.lora_rank)
 
 
-def known_keys() -> set[str]:
-    """Return the dotted keys of verl's settings that have an effect in AgentGym."""
-    file = resources.files("agentgym.plugins.verl").joinpath("keys.txt")
-    return set(file.read_text(encoding="utf-8").split())
-
-
 def _check_given(given: dict[str, Any]) -> None:
-    known = known_keys() if given else set()
     for key, value in given.items():
         if key in OURS:
             raise ConfigError(
                 f"verl.{key} = {value!r}: set {OURS[key]} instead, which all engines "
                 "read."
             )
-        if problem := key_problem(key, known):
-            raise ConfigError(f"verl.{key} = {value!r}: {problem}")
+        if key.partition(".")[0] not in _USED and key not in _ALSO:
+            raise ConfigError(
+                f"verl.{key} = {value!r} has no effect here. Sections of verl that "
+                f"have one: {', '.join(_USED)}."
+            )
 
 
 def _model(config: TrainingConfig, rank: int) -> dict[str, Any]:

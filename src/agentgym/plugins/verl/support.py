@@ -13,7 +13,12 @@ import yaml
 
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.base import Engine, EngineFactory, EngineSummary
-from agentgym.engines.environments import Checked, EngineEnvironment
+from agentgym.engines.environments import (
+    Checked,
+    EngineEnvironment,
+    imports,
+    machine,
+)
 from agentgym.engines.settings import log_file
 from agentgym.errors import (
     EngineError,
@@ -24,9 +29,9 @@ from agentgym.errors import (
 )
 from agentgym.models.chat_template import FormReport, form_of
 from agentgym.models.folder import describe_model
-from agentgym.plugins.verl.environment import ENVIRONMENT, check
 from agentgym.plugins.verl.group import VerlSettings
 from agentgym.plugins.verl.settings import (
+    ENVIRONMENT,
     trained_rank,
     value_model_words,
     verl_settings,
@@ -36,6 +41,18 @@ from agentgym.plugins.vllm.support import with_trial
 
 _COMPOSE_S = 120
 _CONNECT_S = 5.0
+
+
+def check() -> list[Checked]:
+    """Check the environment, the machine and the Ray cluster; do not start verl."""
+    try:
+        python = ENVIRONMENT.interpreter()
+        if address := os.environ.get("RAY_ADDRESS"):
+            _check_cluster(address)
+    except UsageError as error:
+        return [Checked("environment", False, str(error))]
+    found = ENVIRONMENT.packages(python, "verl", "ray", "torch", "vllm")
+    return [*found, imports(python, "verl, ray, torch"), *machine()]
 
 
 class VerlEngines(EngineFactory):

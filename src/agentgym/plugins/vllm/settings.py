@@ -5,7 +5,6 @@ import os
 import shlex
 import socket
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from agentgym.engines.settings import base_source, context_length
 from agentgym.errors import ConfigError, UnsupportedError, UsageError
 from agentgym.models.folder import DEFAULT_RANK, LORA_RANKS, held_rank, model_source
 from agentgym.plugins.vllm.environment import is_for_cpu
-from agentgym.plugins.vllm.flags import known_flags, value_problem
 from agentgym.plugins.vllm.group import GpuSettings, VllmSettings
 
 BASE = "agentgym"  # vLLM's name for the model without an adapter
@@ -221,7 +219,6 @@ def free_port(wanted: int | None) -> int:
 
 
 def _check_given(given: dict[str, Any]) -> None:
-    known = known_flags() if given else {}
     for key, value in given.items():
         flag, what = key.partition(".")[0], f"vllm.{key} = {value!r}"
         if flag in _OURS:
@@ -230,12 +227,6 @@ def _check_given(given: dict[str, Any]) -> None:
             )
         if flag in _FIXED:
             raise ConfigError(f"{what}: that is how it is trained with; leave it out.")
-        if flag not in known:
-            close = get_close_matches(flag, known, n=1, cutoff=0.5)
-            nearest = f"; the nearest is {close[0]!r}" if close else ""
-            raise ConfigError(f"{what}: vLLM has no flag {flag!r}{nearest}.")
-        if flag == key != "port" and (problem := value_problem(known[flag], value)):
-            raise ConfigError(f"{what}: {problem}.")
     port = given.get("port", 1)
     if type(port) is not int or not 0 < port < 2**16:
         raise ConfigError(f"vllm.port = {port!r}: a port is a number from 1 to 65535.")
