@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.plugins.cloud.base import Offer
-from agentgym.plugins.cloud.lease import Lease
+from agentgym.plugins.cloud.lease import KEY_FILE, Lease
 from agentgym.plugins.cloud.providers.runpod import RunPod
-from agentgym.plugins.cloud.record import KEY_FILE, MachineRecord
+from agentgym.plugins.cloud.record import MachineRecord
 from tests.plugins.cloud.fakes.fixtures import QUICK
 from tests.plugins.cloud.fakes.runpod import FakeRunPod
 

@@ -1,17 +1,12 @@
 """What ``gpu = "auto"`` makes of a model and a machine."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from agentgym.core.config import TrainingConfig
 from agentgym.errors import ComputeError
 from agentgym.plugins.cloud import auto
 from agentgym.plugins.cloud.base import Offer
-from agentgym.plugins.cloud.providers.local import LocalMachine
 from agentgym.train.places import choose_machine, expected_time
-from tests.engines.test_memory import SEVEN
 from tests.plugins.cloud.fakes.lambda_cloud import FakeLambda
 from tests.plugins.cloud.fakes.runpod import FakeRunPod
 
@@ -22,7 +17,7 @@ BIG = "Qwen/Qwen3-4B"
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this machine have a CPU and 32 GB alone."""
-    monkeypatch.setattr(LocalMachine, "offers", lambda _: [CPU])
+    monkeypatch.setattr(auto, "local_offers", lambda: [CPU])
     monkeypatch.setattr(auto, "_has_gpu", lambda: False)
 
 
@@ -48,21 +43,10 @@ def test_what_trains_here_today_still_does(settings: dict[str, object]) -> None:
 
 def test_a_gpu_that_is_large_enough_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     large = Offer("local", "GPU 0", "L4", 1, 24.0, 32.0)
-    monkeypatch.setattr(LocalMachine, "offers", lambda _: [large])
+    monkeypatch.setattr(auto, "local_offers", lambda: [large])
     assert gpu() == "auto"
     with pytest.raises(ComputeError, match="the GPU of this machine has 24 GB"):
         gpu("Qwen/Qwen3-14B")
-
-
-def test_a_gpu_that_is_large_enough_for_short_episodes_is_taken(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "config.json").write_text(json.dumps(SEVEN))
-    small = Offer("local", "GPU 0", "RTX 4090", 1, 24.0, 32.0)
-    monkeypatch.setattr(LocalMachine, "offers", lambda _: [small])
-    assert gpu(str(tmp_path)) == "auto"
-    with pytest.raises(ComputeError, match="the GPU of this machine has 24 GB"):
-        gpu(str(tmp_path), max_episode_tokens=8192)
 
 
 def test_the_hours_of_a_run_here_are_those_of_a_quote(
@@ -73,7 +57,7 @@ def test_the_hours_of_a_run_here_are_those_of_a_quote(
     slow, fast = (Offer("local", "GPU 0", each, 1, 24.0) for each in ("L4", "A100"))
     hours = []
     for offer in (slow, fast):
-        monkeypatch.setattr(LocalMachine, "offers", lambda _, o=offer: [o])
+        monkeypatch.setattr(auto, "local_offers", lambda o=offer: [o])
         told = expected_time(config)
         assert f"at a speed of {offer.gpu} that was assumed, not measured" in told
         hours.append(float(told.split()[1]))

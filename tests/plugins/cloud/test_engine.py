@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trained_agent import TrainedAgent
 from tests.plugins.cloud.home import TRAIN, ended, require_whole, start
 from tests.plugins.cloud.sshd import Machine
 from tests.plugins.vllm.conftest import make_environment
-from tests.real_models import SMOLLM2, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -37,25 +35,6 @@ def test_vllm_samples_on_the_other_machine(tmp_path: Path, machine: Machine) -> 
     require_whole(run)
     assert '"name": "agentgym-v2"' in seen.read_text()
     assert TrainedAgent.load("x@1").verified_model().is_dir()
-
-
-@SMOLLM2
-@pytest.mark.sweep
-def test_a_machine_chooses_the_engine_and_does_without_vllm_if_need_be(
-    tmp_path: Path, machine: Machine
-) -> None:
-    """Its GPU is played, so vLLM is wanted, is not had, and the run goes on."""
-    machine.shim("uv", "echo 'error: dns error' >&2; exit 2\n", there=True)
-    machine.shim("nvidia-smi", "echo 24564\n", there=True)
-    machine.shim("df", "echo; echo /dev/x 9 9 99000000 9% /\n", there=True)
-    machine.stop_listening()
-    machine.start()
-    run = RunFolder(train(tmp_path, "smollm2", "auto", gpu=machine.gpu))
-    assert run.record()["config"]["engine"] == "auto"  # another machine may have vLLM
-    result = TrainingResult.load(run.path)
-    assert result is not None
-    assert result.config["engine"] == "local"
-    require_whole(run)
 
 
 def test_an_engine_that_cannot_be_installed_is_named(

@@ -44,8 +44,8 @@ EVENTS = (
 )
 
 
-def lines(folder: Path) -> bytes:
-    return (folder / "progress.jsonl").read_bytes()
+def lines(folder: Path) -> str:
+    return (folder / "progress.jsonl").read_text()
 
 
 def no_reply(number: int, value: Any) -> None:
@@ -94,7 +94,7 @@ def test_a_question_is_asked_at_home_and_once(tmp_path: Path) -> None:
 
     while asking.is_alive():
         found = lines(tmp_path)[offset:]
-        found = found[: found.rfind(b"\n") + 1]
+        found = found[: found.rfind("\n") + 1]
         offset += len(found)
         replay_progress(found, answer, lambda plan: plan, reply)
     assert answers == [True, None]

@@ -1,116 +1,99 @@
-"""The machine's end: what comes in parts, who may ask, and where files may go."""
+"""The remote side of a run: snapshots, and events of any length."""
 
 import io
-import json
 import os
 import sqlite3
+import tarfile
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agentgym.plugins.cloud.run_server import BusyError, RunServer, serve, version
+from agentgym import TrainingConfig
+from agentgym.plugins.cloud.remote import _place
+from agentgym.plugins.cloud.run_server import pack, poll, version
+from agentgym.train.run_folder import RunFolder
 
 
-@pytest.fixture
-def there(tmp_path: Path) -> RunServer:
-    return RunServer(tmp_path / "run")
+def unpacked(folder: Path, have: dict[str, str], to: Path) -> None:
+    packed = io.BytesIO()
+    pack(folder, "x", have, packed)
+    packed.seek(0)
+    with tarfile.open(fileobj=packed) as tar:
+        tar.extractall(to, filter="data")
 
 
-@pytest.mark.parametrize("name", ["../out", "/etc/x", "..", "a/../../out", "."])
-def test_nothing_goes_outside(there: RunServer, name: str) -> None:
-    with pytest.raises(ValueError, match="outside of the run's folder"):
-        there.get(name, 0, 10)
+def add_step(run: Path, step: int, text: str = "") -> Path:
+    folder = run / "checkpoints" / f"step-{step:06d}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "state.json").write_text(text or str(step))
+    return folder
 
 
-def test_a_snapshot_stays_while_home_fetches_it(
-    there: RunServer, tmp_path: Path
-) -> None:
-    run = tmp_path / "run" / "runs" / "x"
-    for step in (1, 2, 3):
-        folder = run / "checkpoints" / f"step-00000{step}"
-        folder.mkdir(parents=True)
-        (folder / "state.json").write_text(str(step))
-    (folder / "state.json").rename(folder / "weights")  # it is being removed
-    (run / "checkpoints" / ".step-000004.9.tmp").mkdir()
-    (run / "metrics.jsonl").write_text("{}\n")
-    (run / "agent").mkdir()
-    with sqlite3.connect(run / "rollouts.db") as store:
+def test_only_new_files_are_fetched_and_old_checkpoints_removed(tmp_path: Path) -> None:
+    config = TrainingConfig.create(output=tmp_path / "runs", name="x")
+    run, incoming = RunFolder.create(config), tmp_path / "runs" / "x" / ".incoming"
+    remote = tmp_path / "remote" / "runs" / "x"
+    for step in (1, 2):
+        add_step(run.path, step)
+    add_step(remote, 2)
+    for step in (0, 3):
+        add_step(remote, step)
+    (remote / "checkpoints" / ".step-000004.9.tmp").mkdir()
+    (remote / "metrics.jsonl").write_text("{}\n")
+    (remote / "agent").mkdir()
+    (run.path / "rollouts.db-wal").write_text("of an earlier local training")
+    have = {path.name: version(path) for path in run.checkpoints()}
+    with sqlite3.connect(remote / "rollouts.db") as store:
         store.execute("PRAGMA journal_mode=WAL")
         store.execute("CREATE TABLE t (x)")
         store.commit()
-        found = there.stage(
-            "x", {"step-000001": version(folder.parent / "step-000001")}
-        )
-        store.execute("INSERT INTO t VALUES ('new')")
-        store.commit()
-    state = "checkpoints/step-000002/state.json"
-    assert set(found["files"]) == {state, "metrics.jsonl", "rollouts.db"}
-    assert found["files"][state][0] == 1
-    assert found["all"] == ["step-000001", "step-000002", "step-000003"]
-    (run / state).unlink()  # it makes room
-    assert there.get(f"outbox/{state}", 0, 10) == (None, b"2")
-    with sqlite3.connect(tmp_path / "run" / "outbox" / "rollouts.db") as store:
-        assert store.execute("SELECT count(*) FROM t").fetchone() == (0,)
-
-
-def test_a_client_that_died_is_replaced_and_one_that_lives_is_not(
-    there: RunServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert there.hello("first")["state"] == "none"
-    there.hello("second")  # no process serves the first any more
-    serving = "agentgym.plugins.cloud.run_server._is_serving"
-    monkeypatch.setattr(serving, lambda pid, folder: True)
-    killed: list[int] = []
-    monkeypatch.setattr(os, "kill", lambda pid, number: killed.append(pid))
-    with pytest.raises(BusyError, match="another client"):
-        there.hello("third")
-    assert killed == []
-    there.hello("second")  # its own connection, which hangs
-    past = time.time() - 100
-    os.utime(tmp_path / "run" / "heartbeat", (past, past))
-    there.hello("third")
-    assert len(killed) == 2
-
-
-def test_what_fails_is_an_answer(there: RunServer) -> None:
-    asked: list[dict[str, Any]] = [
-        {"op": "get", "path": "..", "offset": 0, "length": 1},
-        {"op": "get", "path": "x", "offset": 0, "length": 1, "size": 3},
-        {"op": "remove"},
+        unpacked(tmp_path / "remote", have, incoming)
+    states = [*incoming.glob("checkpoints/*/state.json")]
+    assert {path.parent.name for path in states} == {"step-000000", "step-000003"}
+    _place(incoming, run)
+    assert [path.name for path in run.checkpoints()] == [
+        *("step-000000", "step-000002", "step-000003")
     ]
-    questions = b"".join(
-        json.dumps(each).encode() + b"\n" + b"abc"[: each.get("size", 0)]
-        for each in asked
-    )
-    answers = io.BytesIO()
-    serve(there, io.BytesIO(questions), answers)
-    found = [json.loads(line) for line in answers.getvalue().splitlines()]
-    kinds = [each.get("kind") for each in found]
-    assert kinds == ["ValueError", None, "KeyError"]
+    assert (run.path / "metrics.jsonl").read_text() == "{}\n"
+    assert not (run.path / "agent").exists()  # training has not ended
+    assert not (run.path / "rollouts.db-wal").exists()
+    with sqlite3.connect(run.path / "rollouts.db") as store:
+        assert store.execute("SELECT count(*) FROM t").fetchone() == (0,)
+    add_step(remote, 3, "again, after a warm start")
+    (remote / "result.json").write_text("{}")
+    unpacked(tmp_path / "remote", {}, incoming)
+    _place(incoming, run)
+    assert "again" in (run.checkpoints()[-1] / "state.json").read_text()
+    assert (run.path / "agent").is_dir()
 
 
-def test_a_run_is_removed_after_the_answer_that_allows_it(
-    there: RunServer, tmp_path: Path
-) -> None:
-    """A rented machine may end at once after this, and its client waits for it."""
-    (tmp_path / "run" / "attempt-1").mkdir()
-    seen: list[bool] = []
-
-    class Answers(io.BytesIO):
-        def flush(self) -> None:
-            seen.append((tmp_path / "run" / "attempt-1").exists())
-
-    finish, more = b'{"op": "finish"}\n', b'{"op": "poll"}\n'
-    serve(there, io.BytesIO(finish + more), Answers())
-    assert (seen, (tmp_path / "run").exists()) == ([True], False)
-
-
-def test_a_line_of_any_length_is_told(there: RunServer, tmp_path: Path) -> None:
-    attempt = tmp_path / "run" / "attempt-1"
+@pytest.mark.parametrize("length", [10, 3_000_000])
+def test_events_are_answered_in_whole_lines(tmp_path: Path, length: int) -> None:
+    attempt = tmp_path / "attempt-1"
     attempt.mkdir()
-    long = b"x" * 3_000_000
-    (attempt / "progress.jsonl").write_bytes(b"one\n" + long + b"\ncut off")
-    assert there.poll(4)[1] == long + b"\n"
-    assert there.poll(4 + len(long) + 1)[1] == b""
+    line = "x" * length + "\n"
+    (attempt / "progress.jsonl").write_text(f"one\n{line}cut off")
+    request = {
+        "client": "a",
+        "offset": 4,
+        "wait_s": 0.0,
+        "stop": True,
+        "replies": {"1": True},
+    }
+    found = poll(tmp_path, request)
+    assert (found["events"], found["offset"]) == (line, 4 + len(line))
+    assert (found["state"], found["attempt"]) == ("lost", 1)
+    assert (attempt / "stop").exists()
+    assert (attempt / "reply-1.json").read_text() == "true"
+
+
+def test_one_client_follows_a_run_until_it_is_silent(tmp_path: Path) -> None:
+    request = {"client": "a", "offset": 0, "wait_s": 0.0, "stop": False, "replies": {}}
+    assert poll(tmp_path, request)["state"] == "none"
+    assert poll(tmp_path, request)["state"] == "none"
+    with pytest.raises(SystemExit, match="another client follows this run"):
+        poll(tmp_path, {**request, "client": "b"})
+    past = time.time() - 100
+    os.utime(tmp_path / "heartbeat", (past, past))
+    assert poll(tmp_path, {**request, "client": "b"})["state"] == "none"

@@ -1,6 +1,5 @@
 """Logging in: what is refused, and what the user is told to do."""
 
-import socket
 import subprocess
 from pathlib import Path
 
@@ -41,11 +40,6 @@ def test_what_is_no_machine_is_refused(gpu: str) -> None:
         TrainingConfig.create(gpu=gpu)
 
 
-def test_a_command_runs_there(machine: Machine) -> None:
-    found = shell_of(machine).run('echo "$HOME"; cat', data=b"from home")
-    assert found == f"{machine.home}\nfrom home"
-
-
 def test_an_unreachable_machine(machine: Machine) -> None:
     machine.stop_listening()
     with pytest.raises(UnreachableError, match=r"refused.*ssh -p \d+ "):
@@ -62,13 +56,6 @@ def test_a_key_that_is_not_let_in(machine: Machine) -> None:
     ) as caught:
         shell_of(machine).run("true")
     assert not isinstance(caught.value, UnreachableError)
-
-
-def test_a_host_that_is_not_known(machine: Machine) -> None:
-    machine.known_hosts.write_text("")
-    with pytest.raises(ComputeError, match="cannot be logged in to"):
-        shell_of(machine).run("true")
-    assert machine.known_hosts.read_text() == ""
 
 
 def test_a_host_with_another_key_than_before(machine: Machine) -> None:
@@ -88,19 +75,10 @@ def test_a_rented_machine_is_trusted_once(machine: Machine, tmp_path: Path) -> N
     shell = Shell(address, machine.user_key, tmp_path / "the run's" / "known_hosts")
     (tmp_path / "the run's").mkdir()
     assert shell.run("echo in") == "in\n"
+    machine.drop_connections()
     machine.stop_listening()
     machine.new_host_key()
     machine.start()
     with pytest.raises(ComputeError, match="another key than before"):
         shell.run("echo in")
     assert not machine.known_hosts.exists()
-
-
-@pytest.mark.slow
-def test_a_server_that_is_none(machine: Machine) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.listen()
-        port = server.getsockname()[1]
-        shell = Shell(Address("127.0.0.1", port))
-        with pytest.raises(UnreachableError):
-            shell.run("true", timeout_s=1)

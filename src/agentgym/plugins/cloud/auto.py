@@ -18,9 +18,13 @@ from agentgym.errors import (
     UsageError,
 )
 from agentgym.models.reference import is_remote
-from agentgym.plugins.cloud.base import asked_unnamed, rented, require_spot
+from agentgym.plugins.cloud.base import (
+    asked_unnamed,
+    local_offers,
+    providers,
+    require_spot,
+)
 from agentgym.plugins.cloud.group import RentSettings
-from agentgym.plugins.cloud.providers.local import LocalMachine
 from agentgym.plugins.cloud.quote import (
     Effort,
     Need,
@@ -56,18 +60,19 @@ def settle(config: TrainingConfig) -> str:
     why = _why_not_here(need, config)
     if not why:
         return config.gpu
-    providers = asked_unnamed()
-    if not providers:
-        keys = " or ".join(f"{each.key} ({each.name})" for each in rented() if each.key)
+    asked = asked_unnamed()
+    if not asked:
+        named = [f"{each.key} ({each.name})" for each in providers() if each.key]
+        keys = " or ".join(named)
         raise ComputeError(
             f"{config.model!r} needs {need.words}, and {why}. To train it on a rented "
             f"GPU, if one is large enough, give a key: {keys}. To train here all the "
             f"same: --gpu {'local' if _has_gpu() else 'none'}."
         )
     if RentSettings.of(config).spot:
-        providers = require_spot(providers)
+        asked = require_spot(asked)
     quotes, errors = list[Quote](), list[ComputeError | UsageError]()
-    for provider in providers:
+    for provider in asked:
         try:
             quotes += quotes_of(provider.offers(), config)
         except (ComputeError, UsageError) as error:
@@ -84,7 +89,7 @@ def expected_time(config: TrainingConfig) -> str:
     """Describe the hours that a run is expected to take on this machine's GPU."""
     if config.gpu not in ("auto", "local") or config.deterministic:
         return ""
-    found = [offer for offer in LocalMachine().offers() if offer.gpus]
+    found = [offer for offer in local_offers() if offer.gpus]
     if not found:
         return ""
     try:
@@ -100,7 +105,7 @@ def expected_time(config: TrainingConfig) -> str:
 
 def _why_not_here(need: Need, config: TrainingConfig) -> str:
     """Return why this machine cannot train the model; empty if it can."""
-    offers = LocalMachine().offers()
+    offers = local_offers()
     if any(offer.gpus for offer in offers):
         needs = [need]
         if config.max_episode_tokens is None:

@@ -6,6 +6,7 @@ run on their machines.
 
 import math
 import re
+import subprocess
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -16,6 +17,8 @@ from agentgym.core.registry import Registry
 from agentgym.errors import ComputeError, UnsupportedError
 
 _ARM = re.compile(r"(?<![A-Za-z])G[HB]\d{3}", re.IGNORECASE)
+_NVIDIA_S = 10.0
+_MIB_A_GB = 1000**3 / 2**20
 NAME_PREFIX = "agentgym-"
 """Prefix of every rented machine's name; AgentGym ends only machines with it."""
 
@@ -80,6 +83,11 @@ class Offer:
         return f"${in_cents(self.hourly)} an hour{disk}{spot}"
 
     @property
+    def where(self) -> str:
+        """The region in words, e.g. `` in us-east-1``; empty if it is not known."""
+        return f" in {self.region}" if self.region else ""
+
+    @property
     def is_usable(self) -> bool:
         """Whether the CPU is supported, and memory and price are sound numbers."""
         prices = (self.hourly, self.on_demand_hourly)
@@ -108,14 +116,11 @@ class Address:
         host: Host name or IP address.
         port: Port of the SSH server.
         user: User to log in as; if empty, the user in ``~/.ssh/config``.
-        is_alias: Whether ``host`` is an alias that the provider has written into
-            ``~/.ssh/config``.
     """
 
     host: str
     port: int = 22
     user: str = ""
-    is_alias: bool = field(default=False, compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -182,7 +187,6 @@ class Provider(ABC):
     Attributes:
         name: The provider's name in the option ``--gpu``.
         key: Environment variable with the API key; empty if no key is needed.
-        is_rented: Whether its machines cost money while they exist.
         only_named: Whether its offers are requested only if the user names this
             provider, since its answer is slow.
         has_spot: Whether some of its offers are spot machines.
@@ -190,7 +194,6 @@ class Provider(ABC):
 
     name: ClassVar[str]
     key: ClassVar[str] = ""
-    is_rented: ClassVar[bool] = True
     only_named: ClassVar[bool] = False
     has_spot: ClassVar[bool] = False
 
@@ -252,7 +255,6 @@ PROVIDERS = Registry(
     Provider,
     "provider of GPUs",
     {
-        "local": "agentgym.plugins.cloud.providers.local:LocalMachine",
         "runpod": "agentgym.plugins.cloud.providers.runpod:RunPod",
         "lambda": "agentgym.plugins.cloud.providers.lambda_cloud:LambdaCloud",
         "sky": "agentgym.plugins.cloud.providers.skypilot:SkyPilot",
@@ -261,27 +263,23 @@ PROVIDERS = Registry(
 )
 
 
-def rented() -> list[Provider]:
-    """Return all providers that rent out machines, even if their key is not set."""
-    every = [PROVIDERS.get(name) for name in PROVIDERS.names()]
-    return [provider for provider in every if provider.is_rented]
+def providers() -> list[Provider]:
+    """Return all providers, even if their key is not set."""
+    return [PROVIDERS.get(name) for name in PROVIDERS.names()]
 
 
 def asked_unnamed() -> list[Provider]:
     """Return the providers to ask for offers if the user does not name one."""
-    return [
-        provider
-        for provider in rented()
-        if not provider.only_named and not problem(provider)
-    ]
+    every = providers()
+    return [each for each in every if not (each.only_named or problem(each))]
 
 
-def require_spot(providers: list[Provider]) -> list[Provider]:
+def require_spot(asked: list[Provider]) -> list[Provider]:
     """Return those of the given providers that have spot machines."""
-    found = [provider for provider in providers if provider.has_spot]
+    found = [provider for provider in asked if provider.has_spot]
     if not found:
-        names = " or ".join(each.name for each in providers) or "this machine"
-        known = " or --gpu ".join(each.name for each in rented() if each.has_spot)
+        names = " or ".join(each.name for each in asked)
+        known = " or --gpu ".join(each.name for each in providers() if each.has_spot)
         raise UnsupportedError(
             f"--spot: {names} has no spot machines that AgentGym can rent. Take --gpu "
             f"{known}, or leave --spot out."
@@ -296,3 +294,25 @@ def problem(provider: Provider) -> str:
     except ComputeError as error:
         return str(error)
     return ""
+
+
+def local_offers() -> list[Offer]:
+    """Return one offer per GPU that ``nvidia-smi`` lists here, or one for the CPU."""
+    import psutil
+
+    memory = psutil.virtual_memory().total / 1000**3
+    words = ["nvidia-smi", "--query-gpu=name,memory.total"]
+    words.append("--format=csv,noheader,nounits")
+    try:
+        lines = subprocess.run(
+            words, capture_output=True, text=True, timeout=_NVIDIA_S, check=True
+        ).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        lines = []
+    gpus = [line.rpartition(",") for line in lines]
+    found = [
+        Offer("local", f"GPU {index}", gpu.strip(), 1, float(mib) / _MIB_A_GB, memory)
+        for index, (gpu, _, mib) in enumerate(gpus)
+        if mib.strip().replace(".", "", 1).isdigit()
+    ]
+    return found or [Offer("local", "CPU", "", 0, 0.0, memory)]

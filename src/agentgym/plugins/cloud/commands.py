@@ -26,21 +26,25 @@ def list_providers(as_json: AsJson = False) -> None:
     """List the providers of machines and the setup each needs; sends no request."""
     from rich.text import Text
 
-    from agentgym.plugins.cloud.base import PROVIDERS, problem
+    from agentgym.plugins.cloud.base import problem, providers
     from agentgym.ui.layout import grid
 
-    table, rows = grid(), list[dict[str, Any]]()
+    rows: list[dict[str, Any]] = [
+        {"name": "local", "key": "", "problem": "", "costs": False}
+    ]
+    for each in providers():
+        named = {"name": each.name, "key": each.key}
+        rows.append({**named, "problem": problem(each), "costs": True})
+    table = grid()
     table.add_column(style="dim", overflow="fold")
-    for name in PROVIDERS.names():
-        provider = PROVIDERS.get(name)
-        key, wrong, costs = provider.key, problem(provider), provider.is_rented
-        rows.append({"name": name, "key": key, "problem": wrong, "costs": costs})
+    for row in rows:
+        key, wrong = row["key"], row["problem"]
         lacks = "no key" if key else "not installed"
         needs = wrong or (f"{key} is set" if key else "installed")
         table.add_row(
-            name,
+            row["name"],
             Text(lacks, "yellow") if wrong else Text("ready", "green"),
-            needs if costs else "this machine; costs nothing",
+            needs if row["costs"] else "this machine; costs nothing",
         )
     if as_json:
         print_json(rows)
@@ -102,20 +106,19 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
     from agentgym.plugins.cloud.base import (
         PROVIDERS,
         asked_unnamed,
-        rented,
+        providers,
         require_spot,
     )
 
     if named is None and not spot:
         asked = _configured(asked_unnamed())
     else:
-        asked = rented() if named is None else [PROVIDERS.get(named)]
+        asked = providers() if named is None else [PROVIDERS.get(named)]
         asked = require_spot(asked) if spot else asked
-        for provider in asked:
-            provider.check()
     offers, problems = [], []
     for provider in asked:
         try:
+            provider.check()
             found = provider.offers()
         except ComputeError as error:
             problems.append(str(error))
@@ -126,10 +129,10 @@ def _offers(named: str | None, spot: bool) -> "tuple[list[Offer], list[str]]":
 
 def _configured(asked: "list[Provider]") -> "list[Provider]":
     """Return ``asked``; raise ComputeError if it has no provider."""
-    from agentgym.plugins.cloud.base import rented
+    from agentgym.plugins.cloud.base import providers
 
     if not asked:
-        keys = " or ".join(each.key for each in rented() if each.key)
+        keys = " or ".join(each.key for each in providers() if each.key)
         raise ComputeError(
             f"No provider has a key: set {keys}, or put it into the file .env. "
             "`agentgym gpu list` says where keys are made."
@@ -154,18 +157,17 @@ def reap(
     Exits with 1 if a machine could not be ended.
     """
     from agentgym.plugins.cloud import reap as machines
-    from agentgym.plugins.cloud.base import problem, rented
+    from agentgym.plugins.cloud.base import problem, providers
     from agentgym.plugins.cloud.rented import Rented
 
     name, waits = None if run is None else _machine_of(run, output), Rented.waits
-    asked = _configured([each for each in rented() if not problem(each)])
+    asked = _configured([each for each in providers() if not problem(each)])
     console = progress_console(as_json)
     found, remarks, problems = machines.find_machines(asked, output, waits)
     if name is not None:
-        found = [each for each in found if each.machine.name == name]
-    foreign = [each for each in found if each.run is None and not every]
-    left = [each for each in found if each.is_used or each in foreign]
-    ended = [each for each in found if name is not None or each not in left]
+        found = ended = [each for each in found if each.machine.name == name]
+    else:
+        ended = [each for each in found if not each.is_used and (each.run or every)]
     for remark in remarks:
         console.print(remark)
     if found:
@@ -173,7 +175,7 @@ def reap(
     elif not remarks and len(problems) < len(asked):
         names = [each.name for each in asked if each.name not in problems]
         console.print(f"{', '.join(names)}: nothing of AgentGym's is rented.")
-    if name is None and foreign:
+    if name is None and not every and any(each.run is None for each in found):
         console.print(
             "Machines of other folders may be in use and are left alone; --all ends "
             "them, too."
@@ -182,10 +184,10 @@ def reap(
         raise UsageError(
             "Nothing was ended. Give --yes to end them without a question."
         )
-    wrong, providers = [*problems.values()], {each.name: each for each in asked}
+    wrong, by_name = [*problems.values()], {each.name: each for each in asked}
     for each in ended:
         try:
-            machines.reap(each, providers[each.machine.provider], waits)
+            machines.reap(each, by_name[each.machine.provider], waits)
         except ComputeError as error:
             wrong.append(f"{each.machine.name} could not be ended: {error}")
     if as_json:

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import io
-import re
 import shlex
 import zipfile
 from collections.abc import Callable
@@ -27,25 +26,28 @@ _FREE_TO_INSTALL_MB = 8_000
 _FREE_TO_RUN_MB = 500
 _INSTALL_S = 3_600.0
 
-_LOOK = """
-say() { printf '%s=%s\\n' "$1" "$2"; }
-dir="$HOME/FOLDER"
+# The scripts have the variables ``dir`` and ``env``; see :func:`_script`.
+_LOOK = f"""
+say() {{ printf '%s=%s\\n' "$1" "$2"; }}
 mkdir -p "$dir" 2>/dev/null && [ -w "$dir" ] && say writable yes
 say home "$HOME"
 say system "$(uname -s)"
-say free_mb "$(df -Pk "$HOME" | awk 'NR == 2 { print int($4 / 1024) }')"
-say python "${VARIABLE:-}"
+say free_mb "$(df -Pk "$HOME" | awk 'NR == 2 {{ print int($4 / 1024) }}')"
+python="${{{PYTHON_VARIABLE}:-}}"
+say python "$python"
+[ -z "$python" ] || say version "$("$python" -c \\
+    'import agentgym.version as v; print(v.__version__)' 2>&1 | tail -n 1)"
 for each in "$(command -v uv)" "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv" \\
     "$HOME/.agentgym/bin/uv"; do
     if [ -x "$each" ]; then say uv "$each"; break; fi
 done
-[ -e "$dir/envs/KEY/ready" ] && say ready yes
+[ -e "$env/ready" ] && say ready yes
 say gpus "$(nvidia-smi -L 2>/dev/null | wc -l)"
 """
 _GET_UV = """
 url=https://astral.sh/uv/install.sh
 export UV_INSTALL_DIR="$HOME/.agentgym/bin" UV_NO_MODIFY_PATH=1
-script="$HOME/FOLDER/uv.sh" own="$HOME/.agentgym/uv"
+script="$dir/uv.sh" own="$HOME/.agentgym/uv"
 fetch() {
     if command -v curl >/dev/null; then curl -LsSf "$url" -o "$script"
     elif command -v wget >/dev/null; then wget -qO "$script" "$url"
@@ -62,14 +64,13 @@ rm -f "$script"
 """
 _INSTALL = """
 set -e
-dir="$HOME/FOLDER/envs/KEY"
 auto=
-if [ GPUS != 0 ] && UV pip install --help | grep -q torch-backend; then
+if [ "$gpus" != 0 ] && "$uv" pip install --help | grep -q torch-backend; then
     auto='--torch-backend auto'
 fi
-UV venv -q --clear --python 3.12 "$dir"
-UV pip install -q $auto --python "$dir/bin/python" PACKAGES
-touch "$dir/ready"
+"$uv" venv -q --clear --python 3.12 "$env"
+"$uv" pip install -q $auto --python "$env/bin/python" "$@"
+touch "$env/ready"
 """
 _WHEEL = """Wheel-Version: 1.0
 Generator: agentgym
@@ -95,12 +96,12 @@ def prepare(shell: Shell, upload: Upload, report: Callable[[str], None]) -> Read
     words = (*upload.extras, *upload.packages)
     key = hashlib.sha256(built + "\0".join(words).encode()).hexdigest()[:16]
     found = _look(shell, key)
-    home = found["home"]
+    home, python = found["home"], found["python"]
     if found["system"] != "Linux":
         raise ComputeError(f"{where} runs {found['system']}; training needs Linux.")
     if "writable" not in found:
         raise ComputeError(f"{home}/{FOLDER} on {where} cannot be written.")
-    is_made = bool(found["python"]) or "ready" in found
+    is_made = bool(python) or "ready" in found
     needed = _FREE_TO_RUN_MB if is_made else _FREE_TO_INSTALL_MB
     if (free := int(found["free_mb"] or 0)) < needed:
         raise ComputeError(
@@ -108,9 +109,13 @@ def prepare(shell: Shell, upload: Upload, report: Callable[[str], None]) -> Read
             f"{'a run' if is_made else 'the environment for training'} takes "
             f"{needed:,} MB. Free some space on it."
         )
-    if found["python"]:
-        _require_same_version(shell, found["python"])
-    elif not is_made:
+    if python and found["version"] != __version__:
+        raise ComputeError(
+            f"{PYTHON_VARIABLE} is {python} on {where}, which has agentgym "
+            f"{found['version']}, and here is {__version__}: install the same version "
+            "there."
+        )
+    if not is_made:
         if "uv" not in found:
             report(f"Installing uv on {where}.")
             failed = (
@@ -119,11 +124,11 @@ def prepare(shell: Shell, upload: Upload, report: Callable[[str], None]) -> Read
                 "(https://docs.astral.sh/uv), or give the machine access to the "
                 "internet."
             )
-            _run(shell, _filled(_GET_UV), 300.0, failed)
+            _run(shell, _script(_GET_UV, key), 300.0, failed)
             found = _look(shell, key)
         report(f"Installing agentgym with {', '.join(upload.extras)} on {where}.")
         _install(shell, upload, key, built, found)
-    return Ready(found["python"] or f"{home}/{FOLDER}/envs/{key}/bin/python", home)
+    return Ready(python or f"{home}/{FOLDER}/envs/{key}/bin/python", home)
 
 
 def wheel() -> bytes:
@@ -156,10 +161,18 @@ def _digest(data: bytes) -> str:
     return f"sha256={digest.decode()},{len(data)}"
 
 
-def _run(shell: Shell, script: str, timeout_s: float, failed: str) -> str:
+def _script(text: str, key: str, packages: tuple[str, ...] = (), **values: str) -> str:
+    """Return a script with shell variables; ``packages`` are its arguments."""
+    head = [f'dir="$HOME/{FOLDER}" env="$HOME/{FOLDER}/envs/{key}"']
+    head += [f"{name}={shlex.quote(value)}" for name, value in values.items()]
+    head.append(f"set -- {shlex.join(packages)}")
+    return "\n".join((*head, text))
+
+
+def _run(shell: Shell, script: str, timeout_s: float, failed: str) -> None:
     """Run a script; if it fails, put its error into the sentence ``failed``."""
     try:
-        return shell.run(script, timeout_s=timeout_s)
+        shell.run(script, timeout_s=timeout_s)
     except UnreachableError:
         raise
     except ComputeError as error:
@@ -167,34 +180,14 @@ def _run(shell: Shell, script: str, timeout_s: float, failed: str) -> str:
 
 
 def _look(shell: Shell, key: str) -> dict[str, str]:
-    script = _filled(_LOOK, KEY=key, VARIABLE=PYTHON_VARIABLE)
-    lines = shell.run(script).splitlines()
+    """Return facts about the machine: home, system, free_mb, python, uv, gpus, …."""
+    lines = shell.run(_script(_LOOK, key)).splitlines()
     found = dict(line.split("=", 1) for line in lines if "=" in line)
     if not {"home", "system", "free_mb", "python"} <= found.keys():
         raise ComputeError(
             f"{shell.address} did not describe itself: {' '.join(lines)[:200]!r}."
         )
     return found
-
-
-def _filled(script: str, **values: str) -> str:
-    values = {"FOLDER": FOLDER, **values}
-    # In one pass, since a path may contain one of the names.
-    names = re.compile(rf"\b({'|'.join(values)})\b")
-    return names.sub(lambda name: values[name[0]], script)
-
-
-def _require_same_version(shell: Shell, python: str) -> None:
-    code = "import agentgym.version as v; print(v.__version__)"
-    named = f"{PYTHON_VARIABLE} is {python} on {shell.address}, which "
-    failed = f"{named}does not have agentgym ({{}})."
-    script = f"{shlex.quote(python)} -c {shlex.quote(code)}"
-    version = _run(shell, script, 60.0, failed).strip()
-    if version != __version__:
-        raise ComputeError(
-            f"{named}has agentgym {version}, and here is {__version__}: install the "
-            "same version there."
-        )
 
 
 def _install(
@@ -207,13 +200,8 @@ def _install(
         f"mkdir -p {quoted} && cat > {quoted}/{_WHEEL_NAME}", data=built, timeout_s=600
     )
     own = f"{folder}/{_WHEEL_NAME}[{','.join(upload.extras)}]"
-    install = _filled(
-        _INSTALL,
-        KEY=key,
-        UV=shlex.quote(found["uv"]),
-        GPUS=found.get("gpus", "0").strip(),
-        PACKAGES=shlex.join([own, *upload.packages]),
-    )
+    packages, gpus = (own, *upload.packages), found.get("gpus", "0").strip()
+    install = _script(_INSTALL, key, packages, uv=found["uv"], gpus=gpus)
     failed = (
         "The packages for training could not be installed. {}. The machine needs a "
         f"package index and {_FREE_TO_INSTALL_MB:,} MB of disk; or set "

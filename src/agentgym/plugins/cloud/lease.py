@@ -1,50 +1,45 @@
 """Lease: rent a machine for a ``with`` block, and end it afterwards."""
 
 import math
-import os
 import secrets
+import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from agentgym.errors import (
     AgentGymError,
     ComputeError,
-    ComputeRefusedError,
     Interrupted,
     LimitReached,
     MachineTakenError,
     NoCapacityError,
-    TrainingHalted,
     UnclearLaunchError,
 )
 from agentgym.plugins.cloud.base import (
     NAME_PREFIX,
     Address,
-    EndRequest,
     Machine,
     MachineState,
     Offer,
     Provider,
     in_cents,
 )
-from agentgym.plugins.cloud.record import (
-    KEY_FILE,
-    MachineRecord,
-    make_key,
-    now,
-    remove_key,
-)
+from agentgym.plugins.cloud.record import MachineRecord, now
 from agentgym.train.interrupts import DeferredSignals
 
-AWAY = (MachineState.STOPPED, MachineState.GONE)
+KEY_FILE = "machine_key"
+"""Private SSH key of the machine, in the run's folder while the machine exists."""
+SILENT_S = 1800.0
+"""Seconds without the client's heartbeat after which a machine ends itself."""
 TRIES = 4
 """Most offers to try in turn if GPUs are sold out."""
+_AWAY = (MachineState.STOPPED, MachineState.GONE)
 _SLACK = 1.1
 """Without ``max_hourly``, a machine may cost this multiple of the agreed price."""
 _RESERVE_S, _MOST_RESERVED = 300.0, 0.5
@@ -66,34 +61,31 @@ class Waits:
         looks: Number of times (not seconds) to read the list in search of a machine,
             since a provider may list a new machine late.
         up_s: Longest wait until a machine runs and its SSH server answers.
-        end_s: Longest wait until an ended machine does not exist any more.
-        boot_s: The same while a provider refuses to end a machine that boots.
+        end_s: Longest wait until an ended machine does not exist any more. Some
+            providers refuse to end a machine that boots.
         fetch_s: Longest time to fetch finished files before a machine is ended.
     """
 
     look_s: float = 5.0
     looks: int = 12
     up_s: float = 900.0
-    end_s: float = 300.0
-    boot_s: float = 1800.0
+    end_s: float = 1800.0
     fetch_s: float = 300.0
 
 
 def find(provider: Provider, name: str, waits: Waits) -> Machine | None:
     """Find the machine ``name`` in the provider's list; None if it is not listed."""
-    failed: ComputeError | None = None
     for look in range(waits.looks):
         time.sleep(waits.look_s if look else 0.0)
         try:
-            failed, listed = None, provider.machines()
-        except ComputeError as error:
-            failed = error
+            listed = provider.machines()
+        except ComputeError:
+            if look == waits.looks - 1:
+                raise
             continue
         for machine in listed:
             if machine.name == name:
                 return machine
-    if failed is not None:
-        raise failed
     return None
 
 
@@ -106,41 +98,29 @@ def end(
     """Delete ``machine`` and all machines of the same name; wait until none exists.
 
     Then call :meth:`Provider.forget`, which deletes e.g. the machine's SSH key. A
-    machine without an id is found by its name. If the provider refuses because the
-    machine still boots, ``report`` is called with a sentence about it.
+    machine without an id is found by its name. ``report`` is called with a sentence if
+    it takes long.
     """
     if not machine.name.startswith(NAME_PREFIX):
         raise ComputeError(
             f"{machine.name!r} does not begin with {NAME_PREFIX!r}: it is none of "
             "AgentGym's machines, and is left alone."
         )
-    begun, is_reported = time.monotonic(), False
-    until = begun + waits.end_s
-    while True:
+    begun = time.monotonic()
+    for look in range(10**9):
         try:
             problem = _end_once(provider, machine)
         except ComputeError as error:
             problem = str(error)
-            if _is_booting(provider, machine, error):
-                until = min(time.monotonic() + waits.end_s, begun + waits.boot_s)
-                if not is_reported:
-                    report(f"It can be ended once it has booted, and is then: {error}")
-                is_reported = True
         if not problem:
             provider.forget(machine.name)
             return
-        if time.monotonic() >= until:
+        if time.monotonic() >= begun + waits.end_s:
             raise ComputeError(problem)
+        if look == 3:
+            minutes = waits.end_s / 60
+            report(f"{problem} Trying to end it for {minutes:.0f} minutes.")
         time.sleep(waits.look_s)
-
-
-def _is_booting(provider: Provider, machine: Machine, error: ComputeError) -> bool:
-    """Return whether the provider refused to end a machine because it boots."""
-    if not (machine.id and isinstance(error, ComputeRefusedError)):
-        return False
-    with suppress(ComputeError):
-        return provider.describe(machine).state is MachineState.STARTING
-    return False
 
 
 def _end_once(provider: Provider, machine: Machine) -> str:
@@ -183,10 +163,9 @@ class Lease:
         max_hourly: Highest price in $ per hour that may be billed for the machine. If
             None, the offered price plus a tenth.
         limit: Cost of this machine in $ at which the block is interrupted.
-        before: Cost in $ of the run's earlier machines, of which ``taken`` were taken
-            away by their provider.
-        held: A machine that the run has already rented, with its record. If given, it
-            is used, and none is rented.
+        earlier: The record of the run's earlier machine, whose cost counts too.
+        held: A machine that the run has already rented, which is ``earlier``'s. If
+            given, it is used, and none is rented.
         rescue: Fetches the machine's files after an error in the block.
         lost: Why some of the machine's files were not fetched; empty if all were.
         outcome: Sentences on the machine's end and cost, and on files that are lost.
@@ -206,30 +185,29 @@ class Lease:
     _: KW_ONLY
     max_hourly: float | None = None
     limit: float | None = None
-    before: float = 0.0
-    taken: int = 0
+    earlier: MachineRecord | None = None
+    held: Machine | None = None
     report: Callable[[str], None] = lambda words: None
     waits: Waits = field(default_factory=Waits)
-    held: tuple[Machine, MachineRecord] | None = None
     rescue: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self.lost = self.outcome = ""
         self.key_file = self.folder / KEY_FILE
-        self._machine: Machine | None = None
-        if self.held:
-            self._machine, record = self.held
-            mine = {"id": self._machine.id, "process": os.getpid(), "limit": self.limit}
-            self.record = record.changed(fate="rented", **mine)
+        self._machine, earlier = self.held, self.earlier
+        if self.held and earlier:
+            self.record = earlier.changed(
+                fate="rented", id=self.held.id, limit=self.limit
+            )
         else:
             self.record = MachineRecord(
                 name=_new_name(self.folder),
                 provider=self.provider.name,
+                fate="never",
                 limit=self.limit,
-                before=self.before,
-                taken=self.taken,
+                before=earlier.total if earlier else 0.0,
+                taken=earlier.times_taken if earlier else 0,
             )
-        self._may_exist = self.held is not None
         self._signals = DeferredSignals()
         self._left = threading.Event()
         self._writing = threading.Lock()
@@ -242,11 +220,17 @@ class Lease:
         assert self._machine.address is not None
         return self._machine.address
 
-    @property
-    def ending(self) -> EndRequest | None:
-        """HTTP request with which the machine can delete itself; None if it cannot."""
+    def ending(self) -> dict[str, Any] | None:
+        """Return the request with which the machine ends itself, and when it does so.
+
+        None if the machine cannot do so.
+        """
         assert self._machine is not None
-        return self.provider.ending(self._machine)
+        request = self.provider.ending(self._machine)
+        if request is None:
+            return None
+        self._write(guarded=True)
+        return {**asdict(request), "ends_s": self.seconds_paid, "silent_s": SILENT_S}
 
     @property
     def seconds_left(self) -> float | None:
@@ -268,10 +252,6 @@ class Lease:
             return None
         return max(0.0, (cost - self.record.spent) / self.record.hourly * 3600)
 
-    def guarded(self) -> None:
-        """Record that the machine ends itself if the client's heartbeats stop."""
-        self._write(guarded=True)
-
     def require_machine(self, is_lost: bool) -> None:
         """Raise MachineTakenError if the provider has taken this spot machine away.
 
@@ -286,84 +266,59 @@ class Lease:
             state = MachineState.RUNNING
             with suppress(ComputeError):
                 state = self.provider.describe(self.record.machine).state
-            if state is MachineState.GONE or (is_lost and state in AWAY):
+            if state is MachineState.GONE or (is_lost and state in _AWAY):
                 raise MachineTakenError(f"{self.record.name} was taken away.")
 
     def __enter__(self) -> Self:
         self._signals.install()
         try:
             if self._machine is None:
-                self._launch(make_key(self.key_file))
+                self._launch(_make_key(self.key_file))
             self._wait_until_up()
             threading.Thread(target=self._watch, daemon=True).start()
         except BaseException as error:
             self._leave(error)
-            self._raise_over_limit()
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # The machine's own limit may halt the run just before this one does.
-        is_last = isinstance(error, TrainingHalted) and self.seconds_left == 0
-        self._is_over_limit |= is_last
+    def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
         self._leave(error)
-        if error is not None:
-            self._raise_over_limit()
-
-    def _raise_over_limit(self) -> None:
-        if self._is_over_limit:
-            spent, before = self.record.total, self.record.before
-            earlier = f" (${before:.2f} of it for earlier machines)" if before else ""
-            raise LimitReached(
-                str(self.folder),
-                f"The limit of ${before + (self.limit or 0):.2f}{earlier} is reached, "
-                f"and the run was stopped. {self.outcome}",
-                least=math.ceil(max(2 * spent, spent + 1)),
-            ) from None
 
     def _launch(self, public_key: str) -> None:
         """Launch the first available offer."""
-        offers = self.offers[:TRIES]
+        offers, tried = self.offers[:TRIES], list[str]()
         for offer in offers:
-            self._write(
-                fate="asked",
-                kind=offer.kind,
-                gpu=offer.gpu,
-                region=offer.region,
-                quoted=offer.hourly,
-                hourly=offer.most_hourly,
-                is_spot=offer.is_spot,
-                asked=now(),
-            )
-            where = f" in {offer.region}" if offer.region else ""
             self.report(
-                f"Renting {offer.gpu}{where} of {offer.provider} for {offer.price}, "
-                f"as {self.record.name}."
+                f"Renting {offer.gpu}{offer.where} of {offer.provider} for "
+                f"{offer.price}, as {self.record.name}."
             )
             try:
                 with self._signals.deferred(
                     "The answer to the launch is awaited first"
                 ):
+                    self._write(
+                        fate="asked",
+                        kind=offer.kind,
+                        gpu=offer.gpu,
+                        region=offer.region,
+                        quoted=offer.hourly,
+                        hourly=offer.most_hourly,
+                        is_spot=offer.is_spot,
+                        asked=now(),
+                    )
                     self._machine = self._asked(offer, public_key)
                     self._write(fate="rented", id=self._machine.id)
                 return
             except NoCapacityError as error:
-                self._write(tried=(*self.record.tried, f"{offer.gpu}{where}: {error}"))
+                tried.append(f"{offer.gpu}{offer.where}: {error}")
                 self.report(f"Not available: {error}")
         raise NoCapacityError(
             f"None of {len(offers)} offers of {self.provider.name} is "
-            f"available: {'; '.join(self.record.tried)} Try again later, or another "
-            "provider."
+            f"available: {'; '.join(tried)} Try again later, or another provider."
         )
 
     def _asked(self, offer: Offer, public_key: str) -> Machine:
         """Launch a machine; if its answer is lost, look for the machine by its name."""
-        self._may_exist = True
         try:
             return self.provider.launch(offer, self.record.name, public_key)
         except UnclearLaunchError as error:
@@ -379,32 +334,34 @@ class Lease:
             self.report("It exists.")
             return found
         except AgentGymError:
-            self._may_exist = False
+            self._write(fate="never")
             raise
 
     def _wait_until_up(self) -> None:
         assert self._machine is not None
         begun = time.monotonic()
-        settled = begun + self.waits.looks * self.waits.look_s
+        listed_by = begun + self.waits.looks * self.waits.look_s
         while True:
             machine = self.provider.describe(self._machine)
             is_lagging = machine.state is MachineState.GONE
-            if not (is_lagging and time.monotonic() < settled):
+            if not (is_lagging and time.monotonic() < listed_by):
                 self._machine = machine
                 self._check_price(machine)
-                if machine.state in AWAY:
-                    raise (MachineTakenError if self.record.is_spot else ComputeError)(
-                        f"{machine.name} is {machine.state.value} before it could be "
-                        "used."
-                    )
-                if not (lacks := _lacks(machine)):
-                    self._write(address=str(machine.address))
-                    return
-                if time.monotonic() >= begun + self.waits.up_s:
-                    raise ComputeError(
-                        f"{machine.name} has {lacks} after {self.waits.up_s / 60:.0f} "
-                        "minutes. Try again: another machine will be taken."
-                    )
+            is_running = machine.state is MachineState.RUNNING
+            if machine.state in _AWAY and self._machine is machine:
+                kind = MachineTakenError if self.record.is_spot else ComputeError
+                raise kind(
+                    f"{machine.name} is {machine.state.value} before it could be used."
+                )
+            if is_running and machine.address:
+                self._write(address=str(machine.address))
+                return
+            if time.monotonic() >= begun + self.waits.up_s:
+                lacks = "no address" if is_running else "not started"
+                raise ComputeError(
+                    f"{machine.name} has {lacks} after {self.waits.up_s / 60:.0f} "
+                    "minutes. Try again: another machine will be taken."
+                )
             time.sleep(self.waits.look_s)
 
     def _check_price(self, machine: Machine) -> None:
@@ -455,17 +412,28 @@ class Lease:
         finally:
             self._signals.restore()
             remove_key(self.folder)
-        self._say_what_became(error)
+        self._report_end(error)
         self._signals.give_on()
         if is_taken and self._signals.has_come:  # no other machine is wanted
             raise KeyboardInterrupt
+        if self._is_over_limit and error is not None:
+            raise self._limit_reached() from None
 
     def _fetch_results(self) -> None:
         """Fetch the machine's files, within ``waits.fetch_s`` and the paid time."""
         paid = self.seconds_paid
         bound = self.waits.fetch_s if paid is None else min(self.waits.fetch_s, paid)
         self.lost = f"it was not fetched within {bound:.0f} s"
-        work = threading.Thread(target=self._rescue, daemon=True)
+
+        def rescue() -> None:
+            try:
+                self.rescue()
+            except Exception as error:  # noqa: BLE001 - the machine must be ended
+                self.lost = str(error).rstrip(".")
+            else:
+                self.lost = ""
+
+        work = threading.Thread(target=rescue, daemon=True)
         try:
             with self._signals.deferred(
                 "The machine's finished files are being fetched first",
@@ -477,37 +445,11 @@ class Lease:
         except Interrupted as error:
             self.lost = str(error)
 
-    def _rescue(self) -> None:
-        try:
-            self.rescue()
-        except Exception as error:  # noqa: BLE001 - the machine must be ended
-            self.lost = str(error).rstrip(".")
-        else:
-            self.lost = ""
-
-    def _say_what_became(self, error: BaseException | None) -> None:
-        self.outcome = self.record.words()
-        if self.record.fate == "left":
-            self.outcome += (
-                " End it with `agentgym gpu reap`, or in your provider's console."
-                f" ({self.record.why})"
-            )
-        if self.lost and error is not None:
-            self.outcome += (
-                f" Finished files that were not fetched yet are lost: {self.lost}."
-            )
-        if error is not None:
-            error.add_note(self.outcome)
-        elif self.record.fate == "left":
-            raise ComputeError(self.outcome)
-        else:
-            self._say(self.outcome)
-
     def _end(self, error: BaseException | None) -> None:
         why = self.record.why if error is None else f"{type(error).__name__}: {error}"
-        if not self._may_exist:  # the launch was not requested, or was refused
+        if self.record.fate == "never":  # not requested, or refused
             self.provider.forget(self.record.name)
-            self._write(fate="never", why=why)
+            self._write(why=why)
             return
         self._say(f"Ending {self.record.name}.")
         machine = self._machine or self.record.machine
@@ -522,6 +464,35 @@ class Lease:
             fate = "unclear" if self._machine is None else fate
             self._write(fate=fate, ended=now(), why=why)
 
+    def _report_end(self, error: BaseException | None) -> None:
+        """Report the machine's end and cost, or add this as a note to ``error``."""
+        self.outcome = self.record.words()
+        if self.record.fate == "left":
+            self.outcome += (
+                " End it with `agentgym gpu reap`, or in your provider's console."
+                f" ({self.record.why})"
+            )
+        if self.lost:
+            self.outcome += (
+                f" Finished files that were not fetched yet are lost: {self.lost}."
+            )
+        if error is not None:
+            error.add_note(self.outcome)
+        elif self.record.fate == "left":
+            raise ComputeError(self.outcome)
+        else:
+            self._say(self.outcome)
+
+    def _limit_reached(self) -> LimitReached:
+        spent, before = self.record.total, self.record.before
+        earlier = f" (${before:.2f} of it for earlier machines)" if before else ""
+        return LimitReached(
+            str(self.folder),
+            f"The limit of ${before + (self.limit or 0):.2f}{earlier} is reached, "
+            f"and the run was stopped. {self.outcome}",
+            least=math.ceil(max(2 * spent, spent + 1)),
+        )
+
     def _say(self, words: str) -> None:
         """Call ``report`` with a sentence, and ignore its errors."""
         with suppress(Exception):
@@ -533,14 +504,30 @@ class Lease:
             self.record.write(self.folder)
 
 
-def _lacks(machine: Machine) -> str:
-    """Return why a machine cannot be used yet, e.g. ``no address``; "" if it can."""
-    if machine.state is not MachineState.RUNNING:
-        return "not started"
-    return "" if machine.address else "no address"
-
-
 def _new_name(folder: Path) -> str:
     """Return a new unique name for the machine of the run in ``folder``."""
     run = "".join(c if c.isascii() and c.isalnum() else "-" for c in folder.name)
     return f"{NAME_PREFIX}{run.lower()[:_NAME_CHARACTERS]}-{secrets.token_hex(4)}"
+
+
+def _make_key(path: Path) -> str:
+    """Create an SSH key pair, and return the public key."""
+    tool, public = shutil.which("ssh-keygen"), path.with_suffix(".pub")
+    if tool is None:
+        raise ComputeError(
+            "ssh-keygen is not installed, and a machine elsewhere is reached over SSH. "
+            "Install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)."
+        )
+    remove_key(path.parent)
+    words = [tool, "-q", "-t", "ed25519", "-N", "", "-C", "agentgym", "-f", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ComputeError(f"ssh-keygen failed: {done.stderr.strip()}")
+    return public.read_text(encoding="utf-8").strip()
+
+
+def remove_key(folder: Path) -> None:
+    """Delete the SSH key of a machine from its run's folder; ignore errors."""
+    with suppress(OSError):
+        for name in (KEY_FILE, f"{KEY_FILE}.pub"):
+            (folder / name).unlink(missing_ok=True)

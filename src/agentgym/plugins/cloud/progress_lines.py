@@ -68,12 +68,15 @@ class ProgressWriter:
 
 
 def replay_progress(
-    lines: bytes,
+    lines: str,
     progress: events.Observer,
     adapted: Callable[[events.Plan], events.Plan],
     reply: Callable[[int, Any], None],
 ) -> bool:
-    """Pass the events that a remote run wrote to ``progress``."""
+    """Pass the events that a remote run wrote to ``progress``.
+
+    Return whether one of them says that the run has new files.
+    """
     found = [parse_json(line) for line in lines.splitlines()]
     answered = {line["number"] for line in found if line["event"] == _ANSWERED}
     has_made = False

@@ -279,35 +279,30 @@ class Quote:
     def words(self) -> list[str]:
         """Return the terms that the user must agree to, as sentences."""
         offer = self.offer
-        where = f" in {offer.region}" if offer.region else ""
-        ends = (
-            "unless --max-cost allows more" if self.max_cost is None else "--max-cost"
-        )
+        ends = "--max-cost" if self.max_cost else "unless --max-cost allows more"
         price = (
-            f"{offer.provider}'s {offer.gpu} ({offer.gpu_memory_gb:.0f} GB){where} "
-            f"costs {offer.price}. About {self.hours:.1f} hours, "
+            f"{offer.provider}'s {offer.gpu} ({offer.gpu_memory_gb:.0f} GB)"
+            f"{offer.where} costs {offer.price}. About {self.hours:.1f} hours, "
             f"${self.total:.2f}, if the whole budget is spent: {self.reasoning}."
         )
         limit = (
             f"The run is stopped at ${self.limit:.2f} ({ends}). The machine is ended "
             "when the run ends, however it does."
         )
-        spot = [self._spot_terms()] if offer.is_spot else []
-        engine = [self.engine] if self.engine else []
-        return [price, *spot, f"The model needs {self.need.words}.", *engine, limit]
-
-    def _spot_terms(self) -> str:
-        terms = (
+        spot = (
             "A spot machine may be taken away at any time. The run then goes on from "
             "its last saved step on another one, whose set-up is paid again"
         )
         if self.most > self.total:
-            most = in_cents(self.offer.most_hourly)
-            terms += (
+            most = in_cents(offer.most_hourly)
+            spot += (
                 f". Its price may rise to that on demand, ${most} an hour, which would "
                 f"be ${self.most:.2f}: the limit counts that price"
             )
-        return f"{terms}. The limit is for all machines of the run."
+        spot += ". The limit is for all machines of the run."
+        needs = f"The model needs {self.need.words}."
+        words = [price, spot if offer.is_spot else "", needs, self.engine, limit]
+        return [each for each in words if each]
 
     def record(self) -> dict[str, Any]:
         """Return the quote's figures as a JSON object."""
@@ -356,41 +351,43 @@ def choose(
     offers: Sequence[Offer], need: Need, effort: Effort, config: TrainingConfig
 ) -> list[Quote]:
     """Return the quotes for a run on available machines, the cheapest first."""
-    offers = [offer for offer in offers if offer.is_usable]
-    whose = " and ".join(dict.fromkeys(offer.provider for offer in offers)) or "nobody"
-    rent = RentSettings.of(config)
-    offers = [offer for offer in offers if offer.is_spot == rent.spot]
-    if rent.spot and not offers:
+    rent, usable = RentSettings.of(config), [each for each in offers if each.is_usable]
+    whose = " and ".join(dict.fromkeys(each.provider for each in usable)) or "nobody"
+    wanted = [offer for offer in usable if offer.is_spot == rent.spot]
+    if rent.spot and not wanted:
         raise NoCapacityError(
             f"{whose} offers no spot machine at present. Leave --spot out "
             "(--no-spot with --resume), or try again later."
         )
     model = f"{config.model!r} needs {need.words}"
-    fitting = [offer for offer in offers if fits(offer, need)]
+    fitting = [offer for offer in wanted if fits(offer, need)]
     if not fitting:
-        largest = max((offer.gpu_memory_gb for offer in offers), default=0.0)
+        largest = max((offer.gpu_memory_gb for offer in wanted), default=0.0)
         raise ComputeError(
             f"{model}, and no single GPU of {whose} has that much (the largest "
             f"{largest:.0f} GB). Take a smaller model"
             + (", or an adapter: lora_rank = 16." if not need.rank else ".")
         )
-    quotes = [Quote(offer, need, effort, rent.max_cost) for offer in fitting]
+    quotes = [
+        Quote(offer, need, effort, rent.max_cost)
+        for offer in fitting
+        if offer.is_available
+    ]
     quotes.sort(key=lambda quote: (quote.total, quote.offer.hourly))
-    there = [quote for quote in quotes if quote.offer.is_available]
-    if not there:
+    if not quotes:
         named = ", ".join(dict.fromkeys(offer.gpu for offer in fitting))
         raise NoCapacityError(
             f"{model}. All GPUs of {whose} that have it are taken at present: {named}. "
             "Try again later, or another provider (`agentgym gpu list`)."
         )
     most = math.inf if rent.max_hourly is None else rent.max_hourly
-    allowed = [quote for quote in there if quote.offer.hourly <= most]
+    allowed = [quote for quote in quotes if quote.offer.hourly <= most]
     if not allowed:
-        least = min(there, key=lambda quote: quote.offer.hourly)
+        least = min(quotes, key=lambda quote: quote.offer.hourly).offer
         raise UsageError(
-            f"{model}. The least that this costs now is {least.offer.price} "
-            f"({least.offer.provider}, {least.offer.gpu}), and --max-hourly is "
-            f"${rent.max_hourly:.2f}. Raise it, or take a smaller model."
+            f"{model}. The least that this costs now is {least.price} "
+            f"({least.provider}, {least.gpu}), and --max-hourly is "
+            f"${most:.2f}. Raise it, or take a smaller model."
         )
     affordable = [q for q in allowed if q.max_cost is None or q.most <= q.max_cost]
     if not affordable:
@@ -414,12 +411,13 @@ def quote_view(quotes: Sequence[Quote]) -> "RenderableType":
     first, others = quotes[0], quotes[1:4]
     parts: list[RenderableType] = [Text("Expected cost", "bold")]
     parts += [indent(Text(words)) for words in first.words()]
-    if others:
-        lines = []
-        for quote in others:
-            offer = quote.offer
-            brief = f"{offer.price}, about {quote.hours:.1f} hours, ${quote.total:.2f}"
-            where = f" in {offer.region}" if offer.region else ""
-            lines.append((f"{offer.gpu}{where}", brief))
+    lines = [
+        (
+            f"{quote.offer.gpu}{quote.offer.where}",
+            f"{quote.offer.price}, about {quote.hours:.1f} hours, ${quote.total:.2f}",
+        )
+        for quote in others
+    ]
+    if lines:
         parts += [indent(Text("If that is taken:")), indent(indent(grid(*lines)))]
     return Group(*parts)

@@ -10,9 +10,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from agentgym.errors import ComputeError
-from agentgym.plugins.cloud.base import Machine, MachineState, Provider
-from agentgym.plugins.cloud.lease import Waits, end, find
-from agentgym.plugins.cloud.record import MachineRecord, now, remove_key
+from agentgym.plugins.cloud.base import Machine, Provider
+from agentgym.plugins.cloud.lease import Waits, end, find, remove_key
+from agentgym.plugins.cloud.record import MachineRecord, now
 from agentgym.plugins.cloud.run_server import is_locked
 from agentgym.train.run_folder import RunFolder, list_runs
 from agentgym.ui.layout import headed
@@ -23,9 +23,13 @@ class Found:
     """An existing rented machine, with its run and record if they are known."""
 
     machine: Machine
-    run: RunFolder | None
-    record: MachineRecord | None
-    is_used: bool
+    run: RunFolder | None = None
+    record: MachineRecord | None = None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a process trains the machine's run."""
+        return self.run is not None and _is_training(self.run)
 
     def as_json(self) -> dict[str, Any]:
         """Return the machine's state, price, cost and run as a JSON object."""
@@ -59,9 +63,10 @@ def find_machines(
                 is_its = record.provider == provider.name and record.is_open
                 if not is_its or record.name in names or _is_training(run):
                     continue
-                if (machine := _unlisted(provider, record, waits)) is not None:
+                is_new = record.age_s < waits.up_s
+                if is_new and (machine := find(provider, record.name, waits)):
                     machines.append(machine)
-                elif record.age_s >= waits.up_s:
+                elif not is_new:
                     end(provider, record.machine, waits)
                     remove_key(run.path)
                     remarks.append(record.found_gone().write(run.path).words())
@@ -70,33 +75,17 @@ def find_machines(
         except ComputeError as error:
             problems[provider.name] = str(error)
             continue
-        for machine in machines:
-            its_run, its_record = records.get(machine.name, (None, None))
-            is_used = its_run is not None and _is_training(its_run)
-            found.append(Found(machine, its_run, its_record, is_used))
+        found += [Found(each, *records.get(each.name, ())) for each in machines]
     return found, remarks, problems
-
-
-def _unlisted(
-    provider: Provider, record: MachineRecord, waits: Waits
-) -> Machine | None:
-    """Return a machine that its provider did not list; a new one is waited for."""
-    if record.id:
-        machine = provider.describe(record.machine)
-        return None if machine.state is MachineState.GONE else machine
-    return find(provider, record.name, waits) if record.age_s < waits.up_s else None
 
 
 def _awaited(run: RunFolder, record: MachineRecord, waits: Waits) -> str:
     """Describe a recent launch, and the time within which its machine may appear."""
-    reasons = {"asked": "no answer to the launch was recorded"}
-    reasons |= {"unclear": "the launch had no clear answer"}
-    why = reasons.get(record.fate, "it was launched")
     left = max(1, math.ceil((waits.up_s - record.age_s) / 60))
     return (
-        f"{record.provider} does not list {record.name} ({run.path.name}): {why} "
-        f"{record.age_s / 60:.0f} minutes ago. It may still come. Look again in {left} "
-        "minutes: agentgym gpu reap"
+        f"{record.provider} does not list {record.name} ({run.path.name}), which was "
+        f"requested {record.age_s / 60:.0f} minutes ago. It may still come. Look again "
+        f"in {left} minutes: agentgym gpu reap"
     )
 
 

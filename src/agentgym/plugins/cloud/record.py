@@ -5,12 +5,8 @@ be found by its name if the client dies.
 """
 
 import math
-import os
-import shutil
-import socket
-import subprocess
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -22,8 +18,6 @@ from agentgym.security.audit import MACHINES_FILE, AuditLog
 
 FILE = "machine.json"
 _NOTED = ("name", "provider", "fate", "kind", "id", "region", "hourly", "limit", "why")
-KEY_FILE = "machine_key"
-"""Private SSH key of the machine, in the run's folder while the machine exists."""
 ALONE_S = 3_000.0
 """Longest time from the last heartbeat until a machine has ended itself, in seconds."""
 Fate = Literal["asked", "unclear", "rented", "ended", "taken", "gone", "never", "left"]
@@ -53,8 +47,6 @@ class MachineRecord:
         guarded: Whether the machine ends itself after the client's heartbeats stop.
         before: Cost in $ of the run's earlier machines, of which ``taken`` were taken
             away by the provider.
-        tried: Offers that were not available, with the reasons.
-        host: Host name of the client; ``process`` is its process id.
     """
 
     name: str
@@ -76,9 +68,6 @@ class MachineRecord:
     before: float = 0.0
     is_spot: bool = False
     taken: int = 0
-    tried: tuple[str, ...] = ()
-    host: str = field(default_factory=socket.gethostname)
-    process: int = field(default_factory=os.getpid)
 
     @property
     def spent(self) -> float:
@@ -112,11 +101,8 @@ class MachineRecord:
 
     @property
     def machine(self) -> Machine:
-        """The recorded machine, with the state STARTING if it may exist, else GONE."""
-        state = MachineState.STARTING if self.is_open else MachineState.GONE
-        return Machine(
-            self.provider, self.id, self.name, state, hourly=self.hourly or self.quoted
-        )
+        """The recorded machine, as if it had just been launched."""
+        return Machine(self.provider, self.id, self.name, MachineState.STARTING)
 
     def billed(self, machine: Machine) -> float:
         """Return the highest price per hour in $ that may be billed for ``machine``."""
@@ -188,7 +174,6 @@ class MachineRecord:
         try:
             found = parse_json(path.read_text(encoding="utf-8"))
             del found["spent"]
-            found["tried"] = tuple(found["tried"])
             return cls(**found)
         except FileNotFoundError:
             return None
@@ -239,32 +224,6 @@ def machine_of(run: Path) -> dict[str, Any] | None:
 def now(moment: datetime | None = None) -> str:
     """Return ``moment``, or the current time, in ISO 8601 with milliseconds."""
     return (moment or _now()).isoformat(timespec="milliseconds")
-
-
-def make_key(path: Path) -> str:
-    """Create an SSH key pair, and return the public key."""
-    tool = shutil.which("ssh-keygen")
-    if tool is None:
-        raise ComputeError(
-            "ssh-keygen is not installed, and a machine elsewhere is reached over SSH. "
-            "Install OpenSSH's client (Debian, Ubuntu: apt install openssh-client)."
-        )
-    public = path.with_suffix(".pub")
-    for old in (path, public):
-        old.unlink(missing_ok=True)
-    words = [tool, "-q", "-t", "ed25519", "-N", "", "-C", "agentgym", "-f", str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ComputeError(f"ssh-keygen failed: {done.stderr.strip()}")
-    path.chmod(0o600)
-    return public.read_text(encoding="utf-8").strip()
-
-
-def remove_key(folder: Path) -> None:
-    """Delete the SSH key of a machine from its run's folder; ignore errors."""
-    with suppress(OSError):
-        for name in (KEY_FILE, f"{KEY_FILE}.pub"):
-            (folder / name).unlink(missing_ok=True)
 
 
 def _now() -> datetime:

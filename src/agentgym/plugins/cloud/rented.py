@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from agentgym.core.config import TrainingConfig
-from agentgym.engines.registry import engine_name
 from agentgym.errors import (
     ComputeError,
     MachineTakenError,
@@ -22,10 +21,10 @@ from agentgym.plugins.cloud.base import (
     require_spot,
 )
 from agentgym.plugins.cloud.group import RentSettings
-from agentgym.plugins.cloud.lease import Lease, Waits, end, find
+from agentgym.plugins.cloud.lease import KEY_FILE, Lease, Waits, end, find, remove_key
 from agentgym.plugins.cloud.quote import Quote, needs_of, quotes_of
 from agentgym.plugins.cloud.record import FILE as MACHINE_FILE
-from agentgym.plugins.cloud.record import KEY_FILE, MachineRecord, now, remove_key
+from agentgym.plugins.cloud.record import MachineRecord, now
 from agentgym.plugins.cloud.remote import (
     KNOWN_HOSTS,
     fetch_results,
@@ -33,30 +32,17 @@ from agentgym.plugins.cloud.remote import (
     train_elsewhere,
 )
 from agentgym.plugins.cloud.run_server import version
-from agentgym.plugins.cloud.upload import ENGINES
-from agentgym.plugins.cloud.watchdog import EndLimits
 from agentgym.train.places import CostEstimate, Elsewhere, Place
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
 
-SILENT_S = 1800.0
-"""Seconds without the client's heartbeat after which a machine stops training.
-
-It then waits for the client to fetch files, and ends itself."""
 _MOST_IN_VAIN = 3
 """A run ends if this number of spot machines in a row is taken away without a step."""
-
-
-def is_rented(gpu: str) -> bool:
-    """Return whether the setting ``gpu`` names a provider that rents out machines."""
-    name = gpu.partition(":")[0]
-    return name in PROVIDERS.names() and PROVIDERS.get(name).is_rented
 
 
 def quotes_for(config: TrainingConfig, done: int = 0) -> list[Quote]:
     """Ask the provider in ``config.gpu`` for offers, and return quotes for the run."""
     provider = _provider(config)
-    needs_of(config)  # refuse before a request
     kind = config.gpu.partition(":")[2]
     offers = provider.offers()
     if kind:
@@ -80,16 +66,13 @@ class Rented(Place):
 
     def plan(self, config: TrainingConfig) -> Elsewhere:
         """Return the plan of a run, without a request to the provider."""
-        provider = _provider(config)
-        needs_of(config)
-        return plan_elsewhere(config, f"rented of {provider.name}")
+        return plan_elsewhere(config, f"rented of {_provider(config).name}")
 
     def prices(self, config: TrainingConfig) -> CostEstimate | None:
         """Ask the provider for offers that can train the run."""
         from agentgym.plugins.cloud.quote import quote_view
 
-        if not is_rented(config.gpu) or not (quotes := quotes_for(config)):
-            return None
+        quotes = quotes_for(config)
         return CostEstimate([quote.record() for quote in quotes], quote_view(quotes))
 
     def train(
@@ -151,55 +134,31 @@ class Rented(Place):
         provider = _provider(config)
         held = self._held(provider, run, progress)
         earlier = MachineRecord.read(run.path)
-        if held is None:
-            before = 0.0 if earlier is None else earlier.total
-            capped = {"rent.max_cost": _rest_of(RentSettings.of(terms), before)}
-            state = run.load_state()
-            quotes = quotes_for(
-                terms.replaced(**capped), state[0].episodes if state else 0
-            )
-            if earlier is not None and earlier.fate == "taken":  # not the same again
-                same = (earlier.kind, earlier.region)
-                quotes.sort(key=lambda q: (q.offer.kind, q.offer.region) == same)
+        if held is not None and earlier is not None:
+            limit = _rest_of(RentSettings.of(terms), earlier.before) or earlier.limit
+            quotes = []
+        else:
+            quotes = _quotes_left(terms, run, earlier)
             _require_consent(quotes[0], terms, progress)
-            offers = [quote.offer for quote in quotes]
             if quotes[0].need.engine == "local":
                 config = config.replaced(engine="local")
-            limit: float | None = quotes[0].limit
+            limit = quotes[0].limit
             (run.path / KNOWN_HOSTS).unlink(missing_ok=True)  # of an earlier machine
-        else:
-            offers, before = [], held[1].before
-            limit = _rest_of(RentSettings.of(terms), before) or held[1].limit
         lease = Lease(
             provider,
-            offers,
+            [quote.offer for quote in quotes],
             run.path,
             max_hourly=RentSettings.of(config).max_hourly,
             limit=limit,
-            before=before,
-            taken=0 if earlier is None else earlier.times_taken,
+            earlier=earlier,
+            held=held,
             report=lambda text: progress(Message(text)),
             waits=self.waits,
-            held=held,
             rescue=lambda: fetch_results(lease.address, lease.key_file, run),
         )
         try:
             with lease:
-                try:
-                    return train_elsewhere(
-                        config,
-                        lease.address,
-                        lease.key_file,
-                        run,
-                        progress,
-                        ending=lease.ending,
-                        limits=lambda: _limits(lease),
-                        require_machine=lease.require_machine,
-                    )
-                except ComputeError as error:
-                    if not isinstance(error, MachineTakenError):
-                        lease.require_machine(True)
-                    raise
+                return _train_on(lease, config, run, progress)
         except (KeyboardInterrupt, TrainingInterrupted):
             lost = "later results of its machine are lost" if lease.lost else ""
             ended = run.interrupted(lost)
@@ -225,8 +184,8 @@ class Rented(Place):
 
     def _held(
         self, provider: Provider, run: RunFolder, progress: Observer
-    ) -> tuple[Machine, MachineRecord] | None:
-        """Return the run's existing machine and its record; None if there is none."""
+    ) -> Machine | None:
+        """Return the run's existing machine; end it if it cannot be used."""
         record = MachineRecord.read(run.path)
         if record is None or not record.is_open:
             return None
@@ -234,19 +193,43 @@ class Rented(Place):
             found = find(provider, record.name, replace(self.waits, looks=2))
             if found is not None:
                 progress(Message(f"The run's machine is still there: {record.words()}"))
-                return found, record
+                return found
         progress(Message(end_recorded(record, run, self.waits).words()))
         return None
 
 
-def _limits(lease: Lease) -> EndLimits:
-    """Return the limits after which the machine stops training and ends itself."""
-    # The client stops the run a little earlier, unless it fails.
-    if lease.ending is not None:
-        lease.guarded()
-    left, paid = lease.seconds_left, lease.seconds_paid
-    longest = None if left is None or paid is None else (left + paid) / 2
-    return EndLimits(longest_s=longest, ends_s=paid, silent_s=SILENT_S)
+def _quotes_left(
+    terms: TrainingConfig, run: RunFolder, earlier: MachineRecord | None
+) -> list[Quote]:
+    """Return quotes for the rest of a run and of its cost limit."""
+    spent = 0.0 if earlier is None else earlier.total
+    rest, state = _rest_of(RentSettings.of(terms), spent), run.load_state()
+    done = state[0].episodes if state else 0
+    quotes = quotes_for(terms.replaced(**{"rent.max_cost": rest}), done)
+    if earlier is not None and earlier.fate == "taken":  # not the same again
+        same = (earlier.kind, earlier.region)
+        quotes.sort(key=lambda quote: (quote.offer.kind, quote.offer.region) == same)
+    return quotes
+
+
+def _train_on(
+    lease: Lease, config: TrainingConfig, run: RunFolder, progress: Observer
+) -> TrainingResult:
+    """Train on a rented machine; raise MachineTakenError if it was taken away."""
+    try:
+        return train_elsewhere(
+            config,
+            lease.address,
+            lease.key_file,
+            run,
+            progress,
+            ending=lease.ending,
+            require_machine=lease.require_machine,
+        )
+    except ComputeError as error:
+        if not isinstance(error, MachineTakenError):
+            lease.require_machine(True)
+        raise
 
 
 def _saved(run: RunFolder) -> tuple[int, str] | None:
@@ -282,15 +265,7 @@ def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> Machine
 
 def _provider(config: TrainingConfig) -> Provider:
     """Return the provider in ``config.gpu``, after checking the settings."""
-    name = config.gpu.partition(":")[0]
-    provider = PROVIDERS.get(name)
-    if not provider.is_rented:
-        raise UsageError(f"gpu = {config.gpu!r} is not a machine that can be rented.")
-    if engine_name(config) not in ENGINES:
-        raise UnsupportedError(
-            f"engine = {config.engine!r} with gpu = {config.gpu!r}: a rented machine "
-            f"has one GPU, and trains with --engine {' or '.join(ENGINES)}."
-        )
+    provider = PROVIDERS.get(config.gpu.partition(":")[0])
     if config.deterministic:
         raise UnsupportedError(
             f"deterministic = true with gpu = {config.gpu!r}: bit-for-bit repetition "
@@ -304,6 +279,7 @@ def _provider(config: TrainingConfig) -> Provider:
     if RentSettings.of(config).spot:
         require_spot([provider])
     provider.check()
+    needs_of(config)  # refuse before a request
     return provider
 
 

@@ -22,12 +22,13 @@ from agentgym.engines.memory import shape_of
 from agentgym.engines.resuming import may_change
 from agentgym.errors import AgentGymError, ComputeError, Interrupted, UsageError
 from agentgym.evaluate.events import Message
+from agentgym.plugins.cloud.base import local_offers
 from agentgym.plugins.cloud.progress_lines import ProgressWriter
-from agentgym.plugins.cloud.providers.local import LocalMachine
 from agentgym.plugins.cloud.quote import fits, needs_of
 from agentgym.plugins.cloud.run_server import write_json
 from agentgym.plugins.vllm.environment import ENVIRONMENT
 from agentgym.security.redaction import redacted, redacted_output
+from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
 
 _SET_DEATH_SIGNAL = 1
@@ -52,17 +53,18 @@ def main(attempt: Path) -> None:
             _install_engine(config, progress)
             os.environ["AGENTGYM_HOME"] = str(_home(attempt.parent / "home"))
             sys.path.insert(0, os.getcwd())
-            _train(config, progress, resume=order["resume"])
-        outcome: dict[str, Any] = {"kind": "done"}
+            _train(config, progress)
+        outcome: dict[str, Any] = {"kind": "done", "message": ""}
     except (KeyboardInterrupt, Interrupted):
-        outcome = {"kind": "interrupted"}
+        outcome = {"kind": "interrupted", "message": ""}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the client raises it
+        kind, message = type(error).__name__, str(error)
         if not isinstance(error, AgentGymError):
             sys.stderr.write(redacted(traceback.format_exc()))
+            message = f"failed: {kind}: {message}"
         outcome = {
-            "kind": "error",
-            "type": type(error).__name__,
-            "message": redacted(str(error)),
+            "kind": kind,
+            "message": redacted(message),
             "resumable": getattr(error, "resumable", True),
         }
     write_json(attempt / "outcome.json", outcome)
@@ -73,7 +75,7 @@ def _install_engine(config: TrainingConfig, progress: ProgressWriter) -> None:
     may_choose = config.engine == AUTO_ENGINE
     if not (may_choose or config.engine == ENVIRONMENT.engine):
         return
-    gpus = [offer for offer in LocalMachine().offers() if offer.gpus]
+    gpus = [offer for offer in local_offers() if offer.gpus]
     if may_choose:
         with suppress(AgentGymError, OSError):  # it is chosen by the model's size
             shape_of(config.model, fetch=True)
@@ -111,10 +113,10 @@ def _home(folder: Path) -> Path:
     return folder
 
 
-def _train(config: TrainingConfig, progress: ProgressWriter, *, resume: bool) -> None:
+def _train(config: TrainingConfig, progress: ProgressWriter) -> None:
     trainer = Trainer(config, progress=progress)
     run = config.output / str(config.name)
-    if resume:
+    if RunFolder(run).checkpoints():
         values = config.flat(config.model_dump())
         changes = {name: values[name] for name in may_change() if name not in _STAYS}
         trainer.train(resume=run, **changes)

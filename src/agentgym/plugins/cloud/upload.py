@@ -4,20 +4,23 @@ import ast
 import os
 import re
 import sys
-import tarfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.metadata import (
+    PackageNotFoundError,
+    metadata,
+    packages_distributions,
+    version,
+)
 from pathlib import Path
-from typing import IO
 
 from agentgym.core.agent import COMMAND, is_command
 from agentgym.core.config import TrainingConfig
 from agentgym.core.import_hints import imported_by
 from agentgym.core.task import TaskSource
 from agentgym.engines.registry import engine_name, remote_engine
-from agentgym.errors import UsageError
+from agentgym.errors import UnsupportedError, UsageError
 from agentgym.evaluate.ranker import check_judge
 from agentgym.models.folder import model_source
 from agentgym.models.reference import is_converted, is_on_loopback, key_variable
@@ -179,18 +182,6 @@ _INPUTS = "AGENTGYM-INPUTS"
 """Stands for the path of the remote folder ``inputs/`` in settings."""
 MOST_BYTES = 200 * 2**20
 """Most bytes of a run's files to send; the model's folder is not counted."""
-_FRAMEWORKS = (
-    "langchain",
-    "autogen",
-    "crewai",
-    "adk",
-    "agent_framework",
-    "llamaindex",
-    "openai_agents",
-    "pydantic_ai",
-    "smolagents",
-    "strands",
-)
 ENGINES = ("local", "vllm")
 """Engines that can train on another machine."""
 _HERE_ONLY = ("gpu", "engine", "output", "name", "scenario", "model")
@@ -245,17 +236,11 @@ class Upload:
         text = text.replace(f"{folder}/inputs", os.getcwd())
         return text.replace(f"{folder}/runs", str(self.config.output))
 
-    def write(self, file: IO[bytes]) -> None:
-        """Write the files into ``file`` as a tar archive."""
-        with tarfile.open(fileobj=file, mode="w", dereference=True) as tar:
-            for name, path in sorted(self.files.items()):
-                tar.add(path, name, recursive=False)
-
 
 def make_upload(config: TrainingConfig) -> Upload:
     """Collect everything that a remote run needs, without importing the user's code."""
     if engine_name(config) not in ENGINES:
-        raise UsageError(
+        raise UnsupportedError(
             f"engine = {config.engine!r} with gpu = {config.gpu!r}: on another machine "
             f"only the engines {' and '.join(ENGINES)} train. Log in there and run "
             "the same command with --gpu auto."
@@ -299,7 +284,9 @@ def make_upload(config: TrainingConfig) -> Upload:
             )
         sources.variables |= {key_variable(judge)} & os.environ.keys()
     extras = ["local"]
-    extras += [config.framework.replace("_", "-")] * (config.framework in _FRAMEWORKS)
+    framework = config.framework.replace("_", "-")
+    known = metadata(DISTRIBUTION).get_all("Provides-Extra") or []
+    extras += [framework] * (framework in known)
     extras += ["wandb"] * (config.tracker == "wandb")
     extras += extras_of(config.scenario)
     return Upload(

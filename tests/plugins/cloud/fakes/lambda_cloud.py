@@ -135,6 +135,8 @@ class FakeLambda(Fake):
         ids = (await request.json())["instance_ids"]
         if not all(each in self.instances for each in ids):
             return error(404, "global/object-does-not-exist", "Instance was not found")
+        for each in ids:
+            self._look(self.instances[each])
         if any(self._is_locked(self.instances[each]) for each in ids):
             return error(400, "global/invalid-parameters", "vm-has-not-launched")
         ended = [{**self.instances.pop(each), "status": "terminating"} for each in ids]
@@ -150,15 +152,19 @@ class FakeLambda(Fake):
         found = self.instances.get(request.match_info["id"])
         if found is None:
             return error(404, "global/object-does-not-exist", "Instance was not found")
-        looks = self._looks[found["id"]] = self._looks.get(found["id"], 0) + 1
-        if looks > self.boot_looks:
-            found |= {"status": "active", "ip": "127.0.0.1"}
+        self._look(found)
         if self.is_locked_while_booting:
             blocked = {"available": False, "reason_code": "vm-has-not-launched"}
             is_blocked = self._is_locked(found)
             free = {"available": True}
             found["actions"]["terminate"] = blocked if is_blocked else free
         return web.json_response({"data": found})
+
+    def _look(self, instance: dict[str, Any]) -> None:
+        """Let an instance boot after so many looks at it."""
+        looks = self._looks[instance["id"]] = self._looks.get(instance["id"], 0) + 1
+        if looks > self.boot_looks:
+            instance |= {"status": "active", "ip": "127.0.0.1"}
 
     async def _list_keys(self, request: web.Request) -> web.Response:
         return web.json_response({"data": list(self.keys.values())})

@@ -40,7 +40,7 @@ def test_another_address_is_asked(
         ("https://", "must begin with https://"),
         ("https://me:word@proxy.example/v2", "scheme, host and path alone"),
         ("https://proxy.example/v2?x=1", "scheme, host and path alone"),
-        ("https://proxy.example:port/", "is not a URL"),
+        ("https://proxy.example:port/", "must begin with https://"),
     ],
 )
 def test_a_key_is_not_sent_where_others_read_it(

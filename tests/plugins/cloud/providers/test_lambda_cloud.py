@@ -1,7 +1,5 @@
 """Lambda, against a fake of its API."""
 
-import json
-
 import pytest
 
 from agentgym.errors import ComputeRefusedError, NoCapacityError
@@ -65,11 +63,3 @@ def test_a_key_whose_answer_was_lost_is_found(lambda_cloud: FakeLambda) -> None:
     lambda_cloud.lose_key = True
     LambdaCloud().launch(offer(), NAME, KEY)
     assert len(lambda_cloud.keys) == len(lambda_cloud.instances) == 1
-
-
-def test_a_machine_can_end_itself(lambda_cloud: FakeLambda) -> None:
-    machine = LambdaCloud().launch(offer(), NAME, KEY)
-    ending = LambdaCloud().ending(machine)
-    assert (ending.method, ending.key) == ("POST", lambda_cloud.key)
-    assert ending.url == f"{lambda_cloud.url}/instance-operations/terminate"
-    assert json.loads(ending.body) == {"instance_ids": [machine.id]}

@@ -7,7 +7,6 @@ from agentgym.errors import (
     ComputeError,
     ComputeRefusedError,
     UnclearLaunchError,
-    UnreachableError,
 )
 from agentgym.plugins.cloud.base import Address, Machine, MachineState, Offer
 from agentgym.plugins.cloud.providers.skypilot import SkyPilot
@@ -67,8 +66,6 @@ def test_a_cluster_comes_up_and_goes(sky: FakeSky) -> None:
     assert "heartbeat -mmin -30" in task["run"]
     up = provider.describe(machine)
     assert (up.state, up.address) == (MachineState.RUNNING, Address(NAME))
-    assert up.address is not None
-    assert up.address.is_alias
     sky.change(clusters={**sky["clusters"], "mine": "UP"})
     assert [each.name for each in provider.machines()] == [NAME]
     provider.terminate(machine)
@@ -108,18 +105,6 @@ def test_what_a_launch_that_breaks_has_left_is_ended(sky: FakeSky) -> None:
         SkyPilot().launch(wanted, NAME, KEY)
 
 
-def test_without_credentials(sky: FakeSky) -> None:
-    sky.change(clouds={})
-    with pytest.raises(ComputeError, match="access to no cloud: `sky check` lists"):
-        SkyPilot().offers()
-
-
-def test_without_a_catalogue(sky: FakeSky) -> None:
-    sky.change(offline=True)
-    with pytest.raises(ComputeRefusedError, match="sky gpus` failed: requests error"):
-        SkyPilot().offers()
-
-
 def test_an_answer_of_another_shape_is_never_an_empty_list(sky: FakeSky) -> None:
     sky.change(garbage=True)
     with pytest.raises(ComputeRefusedError, match="printed no JSON"):
@@ -127,15 +112,6 @@ def test_an_answer_of_another_shape_is_never_an_empty_list(sky: FakeSky) -> None
     sky.change(garbage=False, gpus={"L4": [{"cloud": "AWS"}]})
     with pytest.raises(ComputeRefusedError, match="Unexpected answer"):
         SkyPilot().offers()
-
-
-def test_a_look_that_hangs_is_given_up(
-    sky: FakeSky, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (sky.folder / "bin" / "sky").write_text("#!/bin/sh\nexec sleep 1000\n")
-    monkeypatch.setattr(SkyPilot, "answer_s", 0.2)
-    with pytest.raises(UnreachableError, match="`sky status` gave no answer"):
-        SkyPilot().machines()
 
 
 @pytest.mark.parametrize("name", ["mine", "agentgym-*", "agentgym-a b", "--all"])

@@ -1,1 +1,1 @@
-"""Machine providers, one per file; ``api`` sends requests to their HTTP APIs."""
+"""Providers of rented machines, one per file."""

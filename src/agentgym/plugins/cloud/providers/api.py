@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 import httpx
@@ -26,8 +26,13 @@ _TRIES = 5
 _WAIT_CAP_S = 60.0
 _SHOWN = 300
 _NOT_FOUND = 404
-_LATER = frozenset({408, 425, 429, *range(500, 600)})
+_BUSY = 429
+_LATER = frozenset({408, 425, *range(500, 600)})
 """HTTP statuses after which the same request may succeed later."""
+
+
+class _BusyError(UnreachableError):
+    """The provider did nothing, since it gets too many requests."""
 
 
 def shortened(said: object) -> str:
@@ -90,11 +95,6 @@ class ApiProvider(Provider):
                 f"{self.name} needs a key: set the environment variable {self.key}, or "
                 f"put it into the file .env. Keys are made at {self.keys_at}."
             )
-        if not all("!" <= letter <= "~" for letter in key):
-            raise ComputeError(
-                f"{self.key} holds a space or another character that no key has. Copy "
-                f"it again from {self.keys_at}."
-            )
         return key
 
     def _address(self) -> str:
@@ -108,19 +108,19 @@ class ApiProvider(Provider):
         given = os.environ.get(variable, "").strip().rstrip("/")
         if not given:
             return self.url
-        try:
+        url = None
+        with suppress(httpx.InvalidURL):
             url = httpx.URL(given)
-        except httpx.InvalidURL as error:
+        is_plain = url is not None and not (url.userinfo or url.query or url.fragment)
+        if not (url and url.host and is_plain) or (
+            url.scheme != "https"
+            and not (url.scheme == "http" and url.host in _LOOPBACK)
+        ):
             raise ComputeError(
-                f"{variable} = {given!r} is not a URL: {error}."
-            ) from None
-        is_here = url.scheme == "http" and url.host in _LOOPBACK
-        is_safe = url.scheme == "https" or is_here
-        if not (url.host and is_safe) or url.userinfo or url.query or url.fragment:
-            raise ComputeError(
-                f"{variable}: the key in {self.key} is sent there, so it must begin "
-                "with https://, or with http:// and be this machine (127.0.0.1, "
-                f"localhost). Give scheme, host and path alone, as in {self.url}."
+                f"{variable} = {given!r}: the key in {self.key} is sent there, so it "
+                "must begin with https://, or with http:// and be this machine "
+                "(127.0.0.1, localhost). Give scheme, host and path alone, as in "
+                f"{self.url}."
             )
         if dotenv_values(".env").get(variable):
             raise ComputeError(
@@ -158,33 +158,29 @@ class ApiProvider(Provider):
         """Send a POST that must not be executed twice, such as a launch.
 
         It is sent again only after status 429, which means that the provider did
-        nothing.
+        nothing. ``read`` parses the answer.
         """
-        status = 0
         for attempt in range(1, _TRIES + 1):
             try:
-                response = self._send("POST", path, body, {})
-                status = response.status_code
                 with understood(self.name):
-                    return read(self._answer(response))
+                    return read(self._answer(self._send("POST", path, body, {})))
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 raise UnreachableError(
                     f"{self.name} cannot be reached: {self._clean(error)}."
                 ) from None
+            except _BusyError as error:
+                self._pause(attempt, error)
             except (httpx.HTTPError, ComputeRefusedError, UnreachableError) as error:
-                if isinstance(error, ComputeRefusedError) and status >= 400:
+                if isinstance(error, ComputeRefusedError) and error.status >= 400:
                     raise
-                if not (isinstance(error, UnreachableError) and status == 429):
-                    raise UnclearLaunchError(
-                        f"{self.name} was asked for a machine, and the outcome is not "
-                        f"known: {self._clean(error)}."
-                    ) from None
-                if attempt < _TRIES:
-                    self._pause(attempt, error)
+                raise UnclearLaunchError(
+                    f"{self.name} was asked for a machine, and the outcome is not "
+                    f"known: {self._clean(error)}."
+                ) from None
         raise ComputeRefusedError(
             f"{self.name} takes no more requests at present (429, {_TRIES} times). "
             "Try again in a few minutes.",
-            429,
+            _BUSY,
         )
 
     def _pause(self, attempt: int, error: Exception) -> None:
@@ -196,9 +192,7 @@ class ApiProvider(Provider):
         self, method: str, path: str, body: Any, params: dict[str, str]
     ) -> httpx.Response:
         url, key = self._address() + path, self._secret()
-        wait = self._last + self.interval_s - time.monotonic()
-        if wait > 0:
-            time.sleep(wait)
+        time.sleep(max(0.0, self._last + self.interval_s - time.monotonic()))
         self._last = time.monotonic()
         headers = {
             "Authorization": f"Bearer {key}",
@@ -209,42 +203,28 @@ class ApiProvider(Provider):
 
     def _answer(self, response: httpx.Response) -> dict[str, Any]:
         """Parse a response, and return its JSON object."""
-        status = response.status_code
-        try:
+        status, found = response.status_code, None
+        with suppress(ValueError):
             found = response.json() if response.content else {}
-        except ValueError:
-            found = None
-        said = self._clean(self._said(found, response))
+        answer: dict[str, Any] = found if isinstance(found, dict) else {}
+        error = answer.get("error")
+        said = self._clean(_message(answer) if answer else response.text)
+        if status == _BUSY:
+            raise _BusyError(said, _seconds(response))
         if status in _LATER or (found is None and status < 400):
-            after = response.headers.get("Retry-After")
-            raise UnreachableError(f"status {status}, {said!r}", _seconds(after))
+            raise UnreachableError(f"status {status}, {said!r}", _seconds(response))
         if status == 401:
             raise ComputeRefusedError(
                 f"{self.name} refused the key in {self.key} (status 401): {said!r}. Is "
                 f"it whole, and is it one of {self.name}'s?",
-                401,
+                status,
             )
         if not 200 <= status < 300 or not isinstance(found, dict):
-            error = found.get("error") if isinstance(found, dict) else None
             code = str(error.get("code", "")) if isinstance(error, dict) else ""
             raise ComputeRefusedError(
                 f"{self.name} refused (status {status}): {said}", status, code
             )
-        return found
-
-    @staticmethod
-    def _said(found: Any, response: httpx.Response) -> str:
-        """Return a response's error message."""
-        if not isinstance(found, dict):
-            return response.text
-        error = found.get("error")
-        if isinstance(error, dict):
-            message = [error.get("message"), error.get("suggestion")]
-        else:
-            errors = found.get("errors")
-            more = errors if isinstance(errors, list) else []
-            message = [found.get("title"), found.get("detail"), *more]
-        return ": ".join(str(part) for part in message if part) or json.dumps(found)
+        return answer
 
     def _clean(self, said: object) -> str:
         """Return a message without the API key, cut to 300 characters."""
@@ -252,9 +232,18 @@ class ApiProvider(Provider):
         return shortened(text) or type(said).__name__
 
 
-def _seconds(text: str | None) -> float | None:
-    """Parse ``Retry-After`` as seconds; return None if it is not a number."""
-    try:
-        return max(0.0, float(text or ""))
-    except ValueError:
-        return None
+def _message(found: dict[str, Any]) -> str:
+    """Return the error message in an answer."""
+    error, errors = found.get("error"), found.get("errors")
+    source = error if isinstance(error, dict) else found
+    names = ("message", "suggestion", "title", "detail")
+    parts = [source.get(name) for name in names]
+    parts += errors if isinstance(errors, list) else []
+    return ": ".join(str(part) for part in parts if part) or json.dumps(found)
+
+
+def _seconds(response: httpx.Response) -> float | None:
+    """Return the seconds in ``Retry-After``; None if it is not a number."""
+    with suppress(KeyError, ValueError):
+        return max(0.0, float(response.headers["Retry-After"]))
+    return None

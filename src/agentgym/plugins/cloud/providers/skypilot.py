@@ -80,8 +80,7 @@ class SkyPilot(Provider):
 
     def offers(self) -> list[Offer]:
         """Return the offers of all machine types with one GPU, from enabled clouds."""
-        clouds = self._clouds()
-        found = _answer("gpus", "list", timeout_s=self.answer_s)
+        clouds, found = self._clouds(), self._answer("gpus", "list")
         with understood(self.name):
             rows = [row for each in found.values() for row in each]
             memory = {
@@ -110,7 +109,7 @@ class SkyPilot(Provider):
 
     def _clouds(self) -> set[str]:
         """Return the enabled clouds in which SkyPilot can end idle machines."""
-        found = _answer("check", timeout_s=self.answer_s)
+        found = self._answer("check")
         with understood(self.name):
             clouds = {
                 cloud.lower()
@@ -124,17 +123,17 @@ class SkyPilot(Provider):
 
     def launch(self, offer: Offer, name: str, public_key: str) -> Machine:
         """Launch a cluster; SkyPilot makes a key, and an entry in SSH's settings."""
-        with tempfile.TemporaryDirectory(prefix=NAME_PREFIX) as folder:
-            task = Path(folder) / "task.yaml"
-            cloud, _, kind = offer.kind.partition("/")
-            machine: dict[str, Any] = {"cloud": cloud, "region": offer.region}
-            machine |= {"instance_type": kind, "use_spot": offer.is_spot}
-            words = {"name": "agentgym", "resources": machine, "run": _GUARD}
-            task.write_text(yaml.safe_dump(words))
+        cloud, _, kind = offer.kind.partition("/")
+        machine = {"cloud": cloud, "region": offer.region, "instance_type": kind}
+        resources = {**machine, "use_spot": offer.is_spot}
+        task = {"name": "agentgym", "resources": resources, "run": _GUARD}
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            yaml.safe_dump(task, file)
+            file.flush()
             try:
                 _run(
                     *("launch", "--cluster", name, "--yes", "--detach-run", "--down"),
-                    *("--idle-minutes-to-autostop", str(_IDLE_MINUTES), str(task)),
+                    *("--idle-minutes-to-autostop", str(_IDLE_MINUTES), file.name),
                     timeout_s=self.launch_s,
                 )
             except UnreachableError as error:
@@ -159,10 +158,9 @@ class SkyPilot(Provider):
 
     def describe(self, machine: Machine) -> Machine:
         """Return a cluster with its current state; update its entry for SSH."""
-        for found in self._status(_safe(machine.name)):
-            if found.name == machine.name:
-                return found
-        return Machine(self.name, machine.id, machine.name, MachineState.GONE)
+        gone = Machine(self.name, machine.id, machine.name, MachineState.GONE)
+        found = {each.name: each for each in self._status(_safe(machine.name))}
+        return found.get(machine.name, gone)
 
     def terminate(self, machine: Machine) -> None:
         """Tear down a cluster, even if it is still being launched."""
@@ -173,8 +171,7 @@ class SkyPilot(Provider):
         return [each for each in self._status() if each.name.startswith(NAME_PREFIX)]
 
     def _status(self, *names: str) -> list[Machine]:
-        words = ("status", "--refresh", *names)
-        found = _answer(*words, timeout_s=self.answer_s)
+        found = self._answer("status", "--refresh", *names)
         with understood(self.name):
             if not isinstance(found, list):
                 raise TypeError("no list of clusters")
@@ -185,9 +182,26 @@ class SkyPilot(Provider):
         state = _STATES.get(str(found["status"]), MachineState.STOPPED)
         if state is MachineState.STARTING and found.get("init_kind") == _UNHEALTHY:
             state = MachineState.STOPPED
-        is_up = state is MachineState.RUNNING
-        address = Address(name, is_alias=True) if is_up else None
+        address = Address(name) if state is MachineState.RUNNING else None
         return Machine(self.name, name, name, state, address)
+
+    def _answer(self, *words: str) -> Any:
+        """Run ``sky``, twice if it hangs, and return the JSON that it prints."""
+        whole = (*words, "--output", "json")
+        try:
+            said = _run(*whole, timeout_s=self.answer_s)
+        except UnreachableError:
+            said = _run(*whole, timeout_s=self.answer_s)
+        for start in re.finditer(r"^[\[{]", said, re.MULTILINE):  # after other text
+            try:
+                return json.loads(said[start.start() :])
+            except ValueError:
+                continue
+        raise ComputeRefusedError(
+            f"`sky {words[0]}` printed no JSON but {shortened(said)!r}. Is it "
+            "SkyPilot's, of version 0.14?",
+            0,
+        )
 
 
 def _prices(row: dict[str, Any]) -> list[dict[str, Any]]:
@@ -225,19 +239,8 @@ def _command() -> str:
     return found
 
 
-def _answer(*words: str, timeout_s: float) -> Any:
-    """Run ``sky``, once more after a timeout, and return the JSON that it prints."""
-    whole = (*words, "--output", "json")
-    try:
-        said = _run(*whole, timeout_s=timeout_s)
-    except UnreachableError:
-        said = _run(*whole, timeout_s=timeout_s)
-    return _json(said, words)
-
-
 def _run(*words: str, timeout_s: float) -> str:
     """Run ``sky`` with the arguments ``words``, and return its output."""
-    environment = {"SKYPILOT_DISABLE_USAGE_COLLECTION": "1", **os.environ}
     # Files, since the command may start SkyPilot's server, which would keep pipes open.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
@@ -245,7 +248,7 @@ def _run(*words: str, timeout_s: float) -> str:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            env=environment,
+            env={"SKYPILOT_DISABLE_USAGE_COLLECTION": "1", **os.environ},
             start_new_session=True,  # Ctrl-C in the terminal is not for it
         )
         try:
@@ -268,20 +271,6 @@ def _run(*words: str, timeout_s: float) -> str:
 def _text(file: Any) -> str:
     file.seek(0)
     return _COLOURS.sub("", file.read().decode(errors="replace"))
-
-
-def _json(said: str, words: tuple[str, ...]) -> Any:
-    """Parse the JSON at the end of the output of ``sky``; ignore text before it."""
-    for start in re.finditer(r"^[\[{]", said, re.MULTILINE):
-        try:
-            return json.loads(said[start.start() :])
-        except ValueError:
-            continue
-    raise ComputeRefusedError(
-        f"`sky {words[0]}` printed no JSON but {shortened(said)!r}. Is it SkyPilot's, "
-        "of version 0.14?",
-        0,
-    )
 
 
 def _explained(words: tuple[str, ...], status: int, said: str) -> ComputeRefusedError:
