@@ -356,7 +356,8 @@ class _Verdict:
         self.allow_host = ("--allow-host", *self.hosts[:1]) if self.hosts else ()
         self.made = next(filter(is_lost, self.trials), self.trials[0])
         self.is_unfit = not is_lost(self.made) and is_unfit(self.trials[-1])
-        self.runs_tools = FRAMEWORKS.get(self.report.framework).runs_tools
+        self.adapter = FRAMEWORKS.get(self.report.framework)
+        self.runs_tools = self.adapter.runs_tools
 
     def refusal(self) -> tuple[str, tuple[str, ...] | None] | None:
         """Return why the agent cannot be trained, and options that may do; or None."""
@@ -433,11 +434,14 @@ class _Verdict:
             )
         if crashed:
             ended = f"{len(crashed)} of {len(self.trials)} trials"
+            why = crashed[-1].reason.detail if crashed[-1].reason else ""
+            argument = getattr(self.adapter, "context_argument", "")
             yield (
                 f"Its own code crashed in {ended}, after a made-up answer of its "
-                f"model: {crashed[-1].reason and crashed[-1].reason.detail}. In "
-                "training such a crash is the model's failure. If it has another "
-                "cause, mend that first."
+                f"model: {why}. In training such a crash is the model's failure. If it "
+                "has another cause, mend that first."
+                + f" The `{argument}` that your code gives to a run comes from "
+                "--context module:function." * bool(argument and "'NoneType'" in why)
             )
         if unknown and not self.runs_tools:
             yield (
