@@ -46,7 +46,6 @@ FACADES = ("rollout/__init__.py",)
 """Packages with public names, which are imported at their first use."""
 MOST_LINES = 800
 BESIDE = {
-    "adk": {"frameworks.py"},
     "improve": {"cloud"},
     "cloud": {"judge", "vllm"},
     "collect": {"programs"},
@@ -54,9 +53,6 @@ BESIDE = {
     "formats": {"collect"},
     "lightning": {"verl", "vllm"},
     "logs": {"formats"},
-    "llamaindex": {"frameworks.py"},
-    "smolagents": {"frameworks.py"},
-    "strands": {"frameworks.py"},
     "verl": {"vllm"},
     "view": {"doctor"},
 }

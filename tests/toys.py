@@ -24,7 +24,7 @@ from agentgym.integrations.base import (
     Conversation,
     FrameworkAdapter,
 )
-from agentgym.integrations.on_client.adapter import ClientAdapter
+from agentgym.integrations.client_adapter import ClientAdapter
 from agentgym.integrations.transport import PLACEHOLDER, episode_client, speaking_as
 
 ANSWER = "Done."

@@ -32,7 +32,7 @@ def test_every_file_is_in_the_readme() -> None:
 async def test_an_own_role_comes_after_the_team() -> None:
     from own_role import make_agent  # type: ignore[import-not-found]
 
-    from agentgym.integrations.langchain.adapter import LangChainAdapter
+    from agentgym.integrations.langchain import LangChainAdapter
     from agentgym.plugins.team.coding_team.environment import TeamEnvironment
     from agentgym.sandbox import Sandbox
 

@@ -10,13 +10,13 @@ from agentgym import models
 from agentgym.core.agent import AgentSpec
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
-from agentgym.integrations.export import TrainedEndpoint
+from agentgym.integrations.client_adapter import TrainedEndpoint
 from agentgym.serving.in_process import PolicyTransport
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
 from tests.ui import made_up
 
 if TYPE_CHECKING:
-    from agentgym.integrations.langchain.model import RoleChatOpenAI
+    from agentgym.integrations.langchain.models import RoleChatOpenAI
 
 
 def trained_in(
@@ -68,7 +68,7 @@ def endpoint(
 
 def chat_model(respond: Callable[[ChatRequest], Reply]) -> "RoleChatOpenAI":
     """Return the chat model of a trained agent that answers as a function says."""
-    from agentgym.integrations.langchain.model import RoleChatOpenAI
+    from agentgym.integrations.langchain.models import RoleChatOpenAI
 
     return RoleChatOpenAI.at(endpoint(respond), None)
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import create_model
 
 from agentgym.core.tools import ToolOutcome, ToolSpec, run_tool
-from agentgym.integrations.on_client.in_place import CallInPlace, live_tool
+from agentgym.integrations.in_place import CallInPlace, live_tool
 
 SPEC = ToolSpec("give", "Give a thing.", create_model("Arguments"))
 

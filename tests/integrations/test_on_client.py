@@ -36,7 +36,7 @@ import sys
 from agentgym.integrations.redirect import watch
 from agentgym.integrations.registry import FRAMEWORKS
 watch()
-print(FRAMEWORKS.get(sys.argv[1]).describe())
+print(FRAMEWORKS.get(sys.argv[1]).framework)
 """
 
 
@@ -263,4 +263,4 @@ def test_what_cannot_be_trained_is_refused(
 def test_a_framework_is_patched_whatever_imports_it_first(framework: str) -> None:
     words = [sys.executable, "-c", WATCHED, framework]
     made = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert "Reader object" in made.stdout, made.stderr
+    assert "Framework object" in made.stdout, made.stderr

@@ -18,8 +18,7 @@ class Blueprint:
     Attributes:
         system_prompt: The agent's role and rules.
         tools: Schemas of the tools that every task has. A call runs the tool of the
-            current episode. Empty if each task has its own tools; see
-            :class:`~agentgym.integrations.tool_sets.ToolSets`.
+            current episode. Empty if each task has its own tools.
         max_turns: Maximum number of model calls of each agent in an episode, over all
             user messages.
         gateway: Base URL of the gateway, without a path. The gateway is AgentGym's HTTP

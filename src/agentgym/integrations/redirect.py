@@ -5,22 +5,27 @@ known library. Each such class is patched once, when the library is imported. A 
 class uses the model set in the current context; without one, it works as before.
 """
 
+import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pkgutil import resolve_name
 from traceback import walk_stack
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from agentgym.errors import UsageError
+from agentgym.errors import UnsupportedError, UsageError
+from agentgym.integrations.base import Blueprint
+from agentgym.integrations.episode import current_episode
 from agentgym.integrations.witness import replaces
 from agentgym.plugins import REGISTERED
+
+if TYPE_CHECKING:
+    import httpx
 
 _PATCHES = {
     "langchain_core.language_models.chat_models": (
@@ -30,7 +35,7 @@ _PATCHES = {
         "agentgym.integrations.langchain.redirect:patch_middleware"
     ),
     "langchain_core.tools.base": "agentgym.integrations.langchain.redirect:patch_tools",
-    "openai._base_client": "agentgym.integrations.openai_client:patch_clients",
+    "openai._base_client": "agentgym.integrations.redirect:patch_openai",
     **REGISTERED["agentgym.patches"],
 }
 
@@ -47,6 +52,10 @@ def holding[T](variable: ContextVar[T], value: T) -> Iterator[None]:
 
 GUARD = "Put the code that runs the agent under `if __name__ == '__main__':`."
 _REFUSING: ContextVar[BaseException | None] = ContextVar("refusing", default=None)
+_GATEWAY: ContextVar[Blueprint | None] = ContextVar("agentgym_gateway", default=None)
+_CHAT = "/chat/completions"
+_OTHER_APIS = ("/responses", "/completions")
+_BUILDING = threading.Lock()
 _MODELS: ContextVar[Callable[[str], Any]] = ContextVar("models", default=lambda _: None)
 
 
@@ -142,7 +151,7 @@ def replace_calls(base: Any, names: Sequence[str], framework: str) -> None:
     """
 
     def patch(ask: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(ask)
+        @functools.wraps(ask)
         def routed(self: Any, *args: Any, **named: Any) -> Any:
             other = model_for(framework, instead=self)
             if other is None or isinstance(self, type(other)):
@@ -194,3 +203,87 @@ class _PatchingLoader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
         resolve_name(_PATCHES[module.__name__])(module)
+
+
+def clients_redirected_to(blueprint: Blueprint) -> AbstractContextManager[None]:
+    """Send the chat completions of all OpenAI clients in the block to the gateway."""
+    return holding(_GATEWAY, blueprint)
+
+
+def patch_openai(module: ModuleType) -> None:
+    """Patch OpenAI's clients, so that :func:`clients_redirected_to` works."""
+    build = module.BaseClient._build_request
+
+    def _build_request(
+        self: Any, options: Any, *, retries_taken: int = 0
+    ) -> "httpx.Request":
+        refuse_calls()
+        build_models()
+        request = build(self, options, retries_taken=retries_taken)
+        if (blueprint := _GATEWAY.get()) is not None:
+            _redirect(request, blueprint, is_first=retries_taken == 0)
+            _reach_without_proxy(self._client, request.url)
+        built: httpx.Request = request
+        return built
+
+    module.BaseClient._build_request = _build_request
+
+
+def build_models() -> None:
+    """Build the pydantic models of OpenAI's chat completions, once.
+
+    The package builds each model at the first answer of its type. If two threads get
+    their first answers at the same time, one thread would use a half-built model and
+    fail with "BaseModel cannot be instantiated directly".
+    """
+    with _BUILDING:
+        _build_models_once()
+
+
+@functools.cache
+def _build_models_once() -> None:
+    from openai import BaseModel
+    from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+    seen: set[Any] = set()
+    left: list[Any] = [ChatCompletion, ChatCompletionChunk]
+    while left:
+        kind = left.pop()
+        if kind in seen:
+            continue
+        seen.add(kind)
+        left += get_args(kind)
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            kind.model_rebuild()
+            left += (field.annotation for field in kind.model_fields.values())
+            left += kind.__bases__
+
+
+def _reach_without_proxy(client: Any, url: "httpx.URL") -> None:
+    """Let an httpx client ask the gateway's URL directly, not through a proxy."""
+    from httpx._utils import URLPattern
+
+    if client._transport_for_url(url) is not client._transport:
+        pattern = URLPattern(f"all://{url.netloc.decode()}")
+        client._mounts = {pattern: None, **client._mounts}
+
+
+def _redirect(
+    request: "httpx.Request", blueprint: Blueprint, *, is_first: bool
+) -> None:
+    if str(request.url).startswith(blueprint.gateway):
+        return  # AgentGym's own clients count their calls themselves
+    path = request.url.path
+    if path.endswith(_CHAT):
+        episode = current_episode()
+        if is_first:
+            episode.begin_turn()
+            episode.answered += 1  # counted now: the answer is not visible
+        request.url = type(request.url)(f"{blueprint.gateway}{episode.path}{_CHAT}")
+        request.headers["Host"] = request.url.netloc.decode()
+        request.headers["Authorization"] = f"Bearer {blueprint.api_key}"
+    elif path.endswith(_OTHER_APIS):
+        raise UnsupportedError(
+            f"The agent asks its model through {path}, and training has chat "
+            "completions: use chat.completions.create, or use_responses_api=False."
+        )

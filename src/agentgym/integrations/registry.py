@@ -12,7 +12,7 @@ FRAMEWORKS = Registry(
     FrameworkAdapter,
     "framework",
     {
-        "langchain": "agentgym.integrations.langchain.adapter:LangChainAdapter",
+        "langchain": "agentgym.integrations.langchain:LangChainAdapter",
         "native": "agentgym.integrations.native:NativeAdapter",
     },
     group="agentgym.frameworks",

@@ -40,57 +40,28 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "gpu": f"{_HERE}.cloud.commands:app",
         },
         "agentgym.frameworks": {
-            "adk": f"{_HERE}.adk.adapter:AdkAdapter",
-            "agent_framework": f"{_HERE}.agent_framework.adapter:AgentFrameworkAdapter",
-            "autogen": f"{_HERE}.autogen.adapter:AutoGenAdapter",
+            "adk": f"{_HERE}.adk:AdkAdapter",
+            "agent_framework": f"{_HERE}.agent_framework:AgentFrameworkAdapter",
+            "autogen": f"{_HERE}.autogen:AutoGenAdapter",
             "command": f"{_HERE}.programs.adapter:CommandAdapter",
-            "crewai": f"{_HERE}.crewai.adapter:CrewAIAdapter",
-            "llamaindex": f"{_HERE}.llamaindex.adapter:LlamaIndexAdapter",
-            "openai_agents": f"{_HERE}.openai_agents.adapter:OpenAIAgentsAdapter",
-            "pydantic_ai": f"{_HERE}.pydantic_ai.adapter:PydanticAIAdapter",
-            "smolagents": f"{_HERE}.smolagents.adapter:SmolagentsAdapter",
-            "strands": f"{_HERE}.strands.adapter:StrandsAdapter",
+            "crewai": f"{_HERE}.crewai:CrewAIAdapter",
+            "llamaindex": f"{_HERE}.llamaindex:LlamaIndexAdapter",
+            "openai_agents": f"{_HERE}.openai_agents:OpenAIAgentsAdapter",
+            "pydantic_ai": f"{_HERE}.pydantic_ai:PydanticAIAdapter",
+            "smolagents": f"{_HERE}.smolagents:SmolagentsAdapter",
+            "strands": f"{_HERE}.strands:StrandsAdapter",
         },
-        # Patches of a framework's module, applied once it is imported.
+        # Patches of a framework, applied once this module of it is imported.
         "agentgym.patches": {
-            "agent_framework._agents": f"{_HERE}.agent_framework.redirect:patch_agents",
-            "agent_framework._clients": (
-                f"{_HERE}.agent_framework.redirect:patch_clients"
-            ),
-            "agent_framework._mcp": f"{_HERE}.agent_framework.redirect:patch_servers",
-            "agent_framework._tools": f"{_HERE}.agent_framework.redirect:patch_tools",
-            "autogen_agentchat.agents._base_chat_agent": (
-                f"{_HERE}.autogen.redirect:patch_agents"
-            ),
-            "autogen_agentchat.agents._user_proxy_agent": (
-                f"{_HERE}.autogen.redirect:patch_users"
-            ),
-            "autogen_core.models._model_client": (
-                f"{_HERE}.autogen.redirect:patch_clients"
-            ),
-            "autogen_core.tools._base": f"{_HERE}.autogen.redirect:patch_tools",
-            "autogen_core.tools._workbench": f"{_HERE}.autogen.redirect:patch_benches",
-            "agents.run_internal.run_loop": (
-                f"{_HERE}.openai_agents.redirect:patch_runs"
-            ),
-            "crewai.agents.agent_executor": f"{_HERE}.crewai.redirect:patch_executors",
-            "crewai.agents.cache.cache_handler": (
-                f"{_HERE}.crewai.redirect:patch_caches"
-            ),
-            "crewai.llms.base_llm": f"{_HERE}.crewai.redirect:patch_models",
-            "crewai.tools.base_tool": f"{_HERE}.crewai.redirect:patch_tools",
-            "crewai.tools.structured_tool": (
-                f"{_HERE}.crewai.redirect:patch_structured_tools"
-            ),
-            "crewai.utilities.converter": (
-                f"{_HERE}.crewai.json_answers:patch_converters"
-            ),
-            "google.adk": f"{_HERE}.adk.adapter:AdkAdapter.patch",
-            "llama_index.core": f"{_HERE}.llamaindex.adapter:LlamaIndexAdapter.patch",
-            "pydantic_ai.agent": f"{_HERE}.pydantic_ai.redirect:patch_agents",
-            "pydantic_ai.tool_manager": f"{_HERE}.pydantic_ai.redirect:patch_tools",
-            "smolagents": f"{_HERE}.smolagents.adapter:SmolagentsAdapter.patch",
-            "strands": f"{_HERE}.strands.adapter:StrandsAdapter.patch",
+            "google.adk": f"{_HERE}.adk:AdkAdapter.patch",
+            "agent_framework": f"{_HERE}.agent_framework:AgentFrameworkAdapter.patch",
+            "autogen_agentchat.agents": f"{_HERE}.autogen:AutoGenAdapter.patch",
+            "crewai": f"{_HERE}.crewai:CrewAIAdapter.patch",
+            "llama_index.core": f"{_HERE}.llamaindex:LlamaIndexAdapter.patch",
+            "agents": f"{_HERE}.openai_agents:OpenAIAgentsAdapter.patch",
+            "pydantic_ai": f"{_HERE}.pydantic_ai:PydanticAIAdapter.patch",
+            "smolagents": f"{_HERE}.smolagents:SmolagentsAdapter.patch",
+            "strands": f"{_HERE}.strands:StrandsAdapter.patch",
         },
         # Functions that return a trajectory as records, each a line of a file.
         "agentgym.trajectory_formats": {

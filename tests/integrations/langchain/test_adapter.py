@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agentgym.core.tools import same_arguments
 from agentgym.errors import UnsupportedError
-from agentgym.integrations.langchain.adapter import LangChainAdapter
+from agentgym.integrations.langchain import LangChainAdapter
 from agentgym.integrations.langchain.graphs import spec_of
 
 ADAPTER = LangChainAdapter()

@@ -13,7 +13,7 @@ from agentgym.core.trajectory import RolloutStatus
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import AgentGymError
 from agentgym.integrations.agent_import import build, load_agent
-from agentgym.integrations.langchain.adapter import LangChainAdapter
+from agentgym.integrations.langchain import LangChainAdapter
 from agentgym.integrations.registry import FRAMEWORKS
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import AgentReport, probed

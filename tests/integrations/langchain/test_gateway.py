@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from agentgym.core.task import Split, Task
 from agentgym.integrations.base import Blueprint
 from agentgym.integrations.episode import Episode
-from agentgym.integrations.langchain.gateway import GatewayChatOpenAI
+from agentgym.integrations.langchain.models import GatewayChatOpenAI
 from agentgym.integrations.transport import (
     PLACEHOLDER,
     EpisodePosts,
@@ -139,8 +139,7 @@ async def test_posts_do_what_the_package_does(status: int) -> None:
         for given in (None, posts):
             episode = Episode(TASK)
             episode.enter(NoTools())
-            model = GatewayChatOpenAI.posting(
-                given,
+            model = GatewayChatOpenAI(
                 model="m",
                 base_url=blueprint.gateway + PLACEHOLDER,
                 api_key="key",
@@ -149,6 +148,7 @@ async def test_posts_do_what_the_package_does(status: int) -> None:
                     episode_client(blueprint)
                 ),
             )
+            model._posts = given
             with speaking_as("clerk"):
                 try:
                     said = await model.bind_tools([read_file]).ainvoke(CONVERSATION)

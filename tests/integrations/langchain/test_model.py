@@ -25,7 +25,7 @@ from openai import BadRequestError, OpenAIError
 from agentgym import models
 from agentgym.core.agent import AgentSpec
 from agentgym.engines.local.policy import LocalPolicy
-from agentgym.integrations.langchain.model import RoleChatOpenAI
+from agentgym.integrations.langchain.models import RoleChatOpenAI
 from agentgym.serving.in_process import PolicyTransport
 from agentgym.train.trained_agent import MODEL_FOLDER, Provenance, TrainedAgent
 from tests.ui import made_up

@@ -18,7 +18,7 @@ from agentgym.core.trajectory import Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.agent_import import load_agent
-from agentgym.integrations.langchain.adapter import LangChainAdapter
+from agentgym.integrations.langchain import LangChainAdapter
 from agentgym.models.nano import nano_path
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import AgentReport, probed, require_trainable

@@ -10,7 +10,7 @@ from agentgym.engines.scripted import Reply
 from agentgym.errors import MissingExtraError, UnsupportedError
 from agentgym.integrations import registry
 from agentgym.integrations.agent_import import load_agent, resolve_framework
-from agentgym.plugins.adk.adapter import AdkAdapter
+from agentgym.plugins.adk import AdkAdapter
 from tests.integrations.exported import list_then_say, scripted, trained_in
 
 AUTHORED = "tests.plugins.adk.authored"

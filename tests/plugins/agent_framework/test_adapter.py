@@ -8,7 +8,7 @@ import pytest
 
 from agentgym.engines.scripted import Reply
 from agentgym.integrations.agent_import import load_agent
-from agentgym.plugins.agent_framework.adapter import AgentFrameworkAdapter
+from agentgym.plugins.agent_framework import AgentFrameworkAdapter
 from tests.integrations.exported import list_then_say, scripted, trained_in
 
 AUTHORED = "tests.plugins.agent_framework.authored"

@@ -13,8 +13,8 @@ from agentgym.core.tools import Tool
 from agentgym.engines.scripted import Reply
 from agentgym.errors import ToolError, UnsupportedError
 from agentgym.integrations.agent_import import load_agent, make, takes_model
-from agentgym.plugins.autogen.adapter import AutoGenAdapter
-from agentgym.plugins.autogen.clients import TrainedClient
+from agentgym.plugins.autogen import AutoGenAdapter
+from agentgym.plugins.autogen.agents import TrainedClient
 from tests.integrations.exported import endpoint
 from tests.plugins.autogen import teams
 
@@ -104,13 +104,13 @@ async def test_a_team_that_has_run_has_copies_too() -> None:
 @pytest.mark.parametrize("name", ["selected", "nested", "society", "boss", "swarm"])
 def test_all_models_of_a_copy_are_the_other(name: str) -> None:
     live, other = authored(name), model("new")
-    mine = ADAPTER.members(live)
+    mine = ADAPTER.framework.members(live)
     copy = ADAPTER.with_model(live, other)
     assert type(copy) is type(live)
-    made = ADAPTER.members(copy)
+    made = ADAPTER.framework.members(copy)
     assert made.keys() == mine.keys()
     assert all(client is other for client in made.values())
-    assert ADAPTER.members(live) == mine
+    assert ADAPTER.framework.members(live) == mine
     assert other not in mine.values()
     slot = getattr(copy, "_model_client", other)  # who chooses the next speaker
     assert slot is other

@@ -18,7 +18,7 @@ from autogen_core.models import (
 from autogen_core.tools import FunctionTool
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
-from agentgym.plugins.autogen.clients import (
+from agentgym.plugins.autogen.agents import (
     POLICY_INFO,
     GatewayClient,
     PlainOpenAIClient,

@@ -23,8 +23,8 @@ from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import MissingExtraError, UnsupportedError, UsageError
 from agentgym.integrations.agent_import import load_agent
-from agentgym.plugins.autogen.adapter import AutoGenAdapter
-from agentgym.plugins.autogen.clients import TrainedClient
+from agentgym.plugins.autogen import AutoGenAdapter
+from agentgym.plugins.autogen.agents import TrainedClient
 from agentgym.train.trained_agent import TrainedAgent
 from tests.integrations.exported import trained_in
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply
 from agentgym.errors import UnsupportedError
-from agentgym.plugins.autogen.clients import TrainedClient
+from agentgym.plugins.autogen.agents import TrainedClient
 from tests.integrations.exported import endpoint
 
 ASKED: list[LLMMessage] = [UserMessage(content="x", source="user")]

@@ -11,9 +11,8 @@ from crewai.tools import BaseTool, tool
 from agentgym.errors import MissingExtraError, ToolError, UnsupportedError, UsageError
 from agentgym.integrations import registry
 from agentgym.integrations.agent_import import build, load_agent
-from agentgym.plugins.crewai.adapter import CrewAIAdapter
-from agentgym.plugins.crewai.copies import in_training
-from agentgym.plugins.crewai.crews import members
+from agentgym.plugins.crewai import CrewAIAdapter
+from agentgym.plugins.crewai.agents import in_training, members
 from tests.plugins.crewai.teams import make_agent, make_crew, make_hierarchy, make_task
 
 ADAPTER = CrewAIAdapter()

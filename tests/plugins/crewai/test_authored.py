@@ -12,8 +12,7 @@ from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.errors import AgentGymError, RolloutError
 from agentgym.integrations.agent_import import load_agent
-from agentgym.plugins.crewai.adapter import CrewAIAdapter
-from agentgym.plugins.crewai.crews import notes
+from agentgym.plugins.crewai import CrewAIAdapter
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import probed
 from agentgym.rollout.runner import RolloutRequest
@@ -21,6 +20,7 @@ from agentgym.scenarios.registry import get_scenario
 from tests.plugins.crewai.test_episodes import note_once, notes_of
 from tests.rollout.sessions import session
 
+ADAPTER = CrewAIAdapter()
 AUTHORED = "tests.plugins.crewai.authored"
 FLOWS = "tests.plugins.crewai.flows"
 
@@ -204,7 +204,7 @@ def test_a_client_of_openais_own_is_led_too(tmp_path: Path) -> None:
 
 
 def test_steps_of_a_plan_are_not_observed() -> None:
-    [note] = notes(load_agent(f"{AUTHORED}:planning"))
+    [note] = ADAPTER.framework.notes(load_agent(f"{AUTHORED}:planning"))
     assert "Steps of a plan are not observed" in note
 
 
@@ -218,7 +218,7 @@ def test_files_of_a_crew_are_not_written(
     found = run(tmp_path, "writing", note_once)
     assert notes_of(found) == ["0 this"], found.reason
     assert list(place.iterdir()) == []
-    [note] = notes(written)
+    [note] = ADAPTER.framework.notes(written)
     assert note == ("Not written in training: report.md, crew_log.txt, checkpoints.")
     kept = CrewAIAdapter().with_model(written, CrewAIAdapter().stand_in())
     for crew in (written, kept):

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.integrations.agent_import import load_agent
-from agentgym.plugins.crewai.adapter import CrewAIAdapter
+from agentgym.plugins.crewai import CrewAIAdapter
 from tests.integrations.exported import scripted, trained_in
 from tests.plugins.crewai.test_authored import delegate_or_note, note_and_answer
 from tests.rollout.sessions import requests, session

@@ -10,7 +10,7 @@ import pytest
 from agentgym.engines.scripted import Reply
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.agent_import import load_agent
-from agentgym.plugins.llamaindex.adapter import LlamaIndexAdapter
+from agentgym.plugins.llamaindex import LlamaIndexAdapter
 from tests.integrations.exported import list_then_say, scripted, trained_in
 
 AUTHORED = "tests.plugins.llamaindex.authored"

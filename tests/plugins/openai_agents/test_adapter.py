@@ -11,8 +11,8 @@ import pytest
 from agentgym.engines.scripted import Reply
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.agent_import import load_agent
-from agentgym.plugins.openai_agents import adapter
-from agentgym.plugins.openai_agents.adapter import OpenAIAgentsAdapter
+from agentgym.plugins import openai_agents
+from agentgym.plugins.openai_agents import OpenAIAgentsAdapter
 from tests.integrations.exported import list_then_say, scripted, trained_in
 
 AUTHORED = "tests.plugins.openai_agents.authored"
@@ -100,6 +100,6 @@ def test_a_module_of_the_users_that_is_named_agents_is_theirs(
     monkeypatch.undo()
     assert ADAPTER.owns("agents")
     found = ModuleSpec("agents", None, origin=str(theirs))
-    monkeypatch.setattr(adapter, "find_spec", lambda name: found)
+    monkeypatch.setattr(openai_agents, "find_spec", lambda name: found)
     with pytest.raises(UnsupportedError, match=r"agents\.py hides the package"):
         ADAPTER.check()

@@ -9,7 +9,7 @@ import pytest
 from agentgym.engines.scripted import Reply
 from agentgym.errors import UnsupportedError
 from agentgym.integrations.agent_import import load_agent, resolve_framework
-from agentgym.plugins.smolagents.adapter import SmolagentsAdapter
+from agentgym.plugins.smolagents import SmolagentsAdapter
 from tests.integrations.exported import list_then_say, scripted, trained_in
 
 AUTHORED = "tests.plugins.smolagents.authored"

@@ -1,22 +1,44 @@
-"""GraphConversation: run a graph in one episode, with its thread and interrupts."""
+"""Run a graph in one episode, with its thread and interrupts."""
 
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.tools import BaseTool
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphRecursionError
+from langgraph.pregel import Pregel
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
 from pydantic_core import to_jsonable_python
 
+from agentgym.core.agent import AgentSpec, Trained
+from agentgym.core.tools import ToolSpec
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.agent_import import values_for
 from agentgym.integrations.base import Blueprint, Conversation
-from agentgym.integrations.episode import YES, EpisodeCut, current_episode
-from agentgym.integrations.langchain.graphs import (
-    can_wait,
-    input_of_function,
-    most_steps,
+from agentgym.integrations.client_adapter import (
+    ClientFramework,
+    ClientLoop,
+    GatewayModels,
+    Run,
+    Settings,
+    TrainedEndpoint,
+    text_of,
 )
-from agentgym.integrations.on_client.adapter import ClientLoop, text_of
+from agentgym.integrations.episode import YES, EpisodeCut, current_episode
+from agentgym.integrations.langchain import graphs
+from agentgym.integrations.langchain.models import (
+    GatewayChatOpenAI,
+    RoleChatOpenAI,
+    limited,
+    rebound,
+    spec_tool,
+)
+from agentgym.integrations.transport import PLACEHOLDER
 from agentgym.integrations.witness import saw
 
 _INTERRUPTED = "__interrupt__"
@@ -40,8 +62,6 @@ async def resumption(
     without a checkpointer cannot wait. ``answer`` is the user's function for the value
     of an interrupt.
     """
-    from langgraph.types import Command
-
     found = state.get(_INTERRUPTED, ()) if isinstance(state, Mapping) else ()
     if found:
         return (Command(resume={i.id: await _answer(i, answer) for i in found}),)
@@ -139,9 +159,9 @@ class GraphRun:
     def __init__(self, graph: Any, loop: ClientLoop) -> None:
         self.graph = graph
         self._blueprint = blueprint = loop.blueprint
-        self.steps = most_steps(graph, blueprint.max_turns)
-        self.can_wait = can_wait(graph)
-        self.takes = input_of_function(graph)
+        self.steps = graphs.most_steps(graph, blueprint.max_turns)
+        self.can_wait = graphs.can_wait(graph)
+        self.takes = graphs.input_of_function(graph)
         given = blueprint.agent.on_interrupt
         self.on_interrupt = values_for(given, "--on-interrupt") if given else None
         self.context = loop.context
@@ -195,13 +215,9 @@ class GraphConversation(Conversation):
         self._config: dict[str, Any] = {"recursion_limit": run.steps}
         self._remembers = bool(graph.checkpointer)
         if self._remembers or run.can_wait:
-            from langgraph.checkpoint.memory import InMemorySaver
-
             self._graph = copy.copy(graph)
             self._graph.checkpointer = InMemorySaver()
         if graph.store is None:  # LangGraph's server gives every graph a store
-            from langgraph.store.memory import InMemoryStore
-
             self._graph = copy.copy(self._graph)
             self._graph.store = InMemoryStore()
 
@@ -219,8 +235,6 @@ class GraphConversation(Conversation):
 
     async def turn(self, message: str) -> str:
         """Run the graph on a message, answer its interrupts, and return its answer."""
-        from langgraph.errors import GraphRecursionError
-
         self._begin_thread()
         with self._loop.models.answering():
             try:
@@ -256,8 +270,6 @@ class GraphConversation(Conversation):
 
     def _answer(self, state: Any) -> str:
         """Return a result as text; keep its messages, and its state for a check."""
-        from langchain_core.messages import BaseMessage
-
         if isinstance(state, str):
             return state
         if isinstance(state, Mapping):
@@ -272,8 +284,6 @@ class GraphConversation(Conversation):
         return str(self._messages[-1].text) if self._messages else text_of(state)
 
     def _input(self, message: str) -> Any:
-        from langchain_core.messages import HumanMessage
-
         if self._messages is None:
             raise UnsupportedError(
                 "The graph returns no messages, so the conversation cannot go on. "
@@ -323,3 +333,83 @@ def _as_json(value: Any) -> Any:
         return to_jsonable_python(value, bytes_mode="base64", fallback=str)
     except ValueError:
         return str(value)
+
+
+class _LangChainFramework(ClientFramework):
+    """Graphs, tools and models of LangChain; ``redirect`` has the patches."""
+
+    AGENTS, TOOLS, MODEL = Pregel, BaseTool, object
+
+    def model(self, client: Any, name: str) -> Any:
+        return ChatOpenAI(
+            model=name, base_url=str(client.base_url), api_key=lambda: client.api_key
+        )
+
+    def tool(self, spec: ToolSpec, run: Run) -> Any:
+        return spec_tool(spec, run)
+
+    def default_agent(
+        self, name: str, model: Any, tools: list[Any], settings: Settings
+    ) -> Any:
+        from langchain.agents import create_agent
+
+        return create_agent(
+            model=model,
+            tools=tools,
+            system_prompt=settings.system_prompt or None,
+            name=settings.scenario if isinstance(settings, AgentSpec) else None,
+        )
+
+    def prepared(self, agent: Any, tools: list[Any], loop: ClientLoop) -> GraphRun:
+        return GraphRun(agent, loop)
+
+    def converse(self, agent: Any, loop: ClientLoop) -> Conversation:
+        return GraphConversation(loop)
+
+    def notes(self, agent: Any) -> list[str]:
+        return graphs.notes(agent)
+
+    def require(self, agent: Any, origin: str, wanted: str) -> None:
+        graphs.require_graph(agent, origin)
+
+    def acts(self, value: Any) -> bool:
+        return graphs.acts(value)
+
+    def function(self, tool: Any) -> Any:
+        return graphs.function_of(tool)
+
+    def returned(self, tool: Any) -> Any:
+        return getattr(self.function(tool), "__annotations__", {}).get("return")
+
+    def spec(self, tool: Any) -> ToolSpec:
+        return graphs.spec_of(tool)
+
+    async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
+        return await tool.ainvoke(arguments)
+
+    def gateway_model(self, models: GatewayModels) -> Any:
+        blueprint = models.blueprint
+        made = GatewayChatOpenAI(
+            model=blueprint.model,
+            base_url=blueprint.gateway + PLACEHOLDER,
+            api_key=lambda: blueprint.api_key,
+            http_async_client=models.http,
+            http_client=models.sync_http,
+            max_retries=0,
+            cache=False,
+        )
+        made._posts = models.posts
+        return made
+
+    def trained_model(self, trained: Trained, at: TrainedEndpoint) -> Any:
+        roles = trained.roles if at.transport is None else None
+        return RoleChatOpenAI.at(at, roles)
+
+    def on_model(self, agent: Any, model: Any) -> Any:
+        return rebound(agent, model)
+
+    def limited(self, agent: Any, max_turns: int) -> Any:
+        return limited(agent, max_turns)
+
+
+FRAMEWORK = _LangChainFramework()

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from agentgym.core.openai import DEFAULT_AGENT
-from agentgym.core.tools import Tool, ToolSpec
+from agentgym.core.tools import ToolSpec
 from agentgym.errors import MissingExtraError, UnsupportedError, message_of
 from agentgym.integrations.agent_import import kind_of
-from agentgym.integrations.on_client.in_place import live_tool, reached, runs_agent
+from agentgym.integrations.in_place import reached, runs_agent
 from agentgym.scenarios.schemas import model_of_schema
 
 if TYPE_CHECKING:
@@ -186,13 +186,3 @@ def by_name(given: Any, aliases: Mapping[str, str]) -> Any:
 def function_of(tool: Any) -> Any:
     """Return the async or sync function that a tool calls; None if it has none."""
     return getattr(tool, "coroutine", None) or getattr(tool, "func", None)
-
-
-def callable_tool(tool: "BaseTool") -> Tool:
-    """Convert a LangChain tool to an AgentGym tool that runs it."""
-
-    async def run(arguments: dict[str, Any]) -> Any:
-        return await tool.ainvoke(arguments)
-
-    returned = getattr(function_of(tool), "__annotations__", {}).get("return")
-    return live_tool(spec_of(tool), run, returned)

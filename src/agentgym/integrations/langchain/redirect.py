@@ -18,19 +18,19 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from agentgym.core.background import call_in_thread
+from agentgym.integrations.client_adapter import left_out
 from agentgym.integrations.episode import episode_or_none
+from agentgym.integrations.in_place import (
+    called,
+    called_sync,
+    episode_of_call,
+)
 from agentgym.integrations.langchain.graphs import (
     aliases_of,
     by_name,
     function_of,
     passes_control,
     returns_command,
-)
-from agentgym.integrations.on_client.adapter import left_out
-from agentgym.integrations.on_client.in_place import (
-    called,
-    called_sync,
-    episode_of_call,
 )
 from agentgym.integrations.redirect import holding, model_for
 from agentgym.integrations.witness import saw

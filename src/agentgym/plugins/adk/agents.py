@@ -20,14 +20,21 @@ from pydantic import PrivateAttr
 from pydantic_core import to_jsonable_python
 
 from agentgym.core.tools import ToolSpec, parse_arguments
-from agentgym.integrations.on_client.adapter import left_out
-from agentgym.integrations.on_client.in_place import called
+from agentgym.integrations.client_adapter import (
+    UNREADABLE,
+    ClientConversation,
+    ClientFramework,
+    Run,
+    Settings,
+    asking,
+    left_out,
+    spec_of,
+)
+from agentgym.integrations.in_place import called
 from agentgym.integrations.redirect import model_for, patch_methods, replace_calls
-from agentgym.plugins import frameworks
 
 _NAME = "adk"
-_UNREADABLE = "__arguments__"
-"""Key of the arguments of a call that are not a JSON object, with their text."""
+_APP = "agentgym"
 
 
 class AdkLlm(BaseLlm):
@@ -72,7 +79,7 @@ class AdkLlm(BaseLlm):
         for call in said.tool_calls or ():
             written = call.function.arguments or "{}"
             args = parse_arguments(written)
-            args = {_UNREADABLE: written} if args is None else args
+            args = {UNREADABLE: written} if args is None else args
             made = types.FunctionCall(id=call.id, name=call.function.name, args=args)
             parts.append(types.Part(function_call=made))
         yield LlmResponse(content=types.Content(role="model", parts=parts))
@@ -104,7 +111,7 @@ def _call(call: Any) -> dict[str, Any]:
 
 
 def _arguments(args: dict[str, Any]) -> Any:
-    return args.get(_UNREADABLE, args)
+    return args.get(UNREADABLE, args)
 
 
 def _read(result: Any) -> str:
@@ -118,7 +125,7 @@ def _read(result: Any) -> str:
 
 def _given(tool: Any, text: str) -> Any:
     """Return an answer of the episode as callbacks of the agent would get it."""
-    returns = getattr(READER.function(tool), "__annotations__", {}).get("return")
+    returns = getattr(FRAMEWORK.function(tool), "__annotations__", {}).get("return")
     return text if returns in (str, "str") else parse_arguments(text) or text
 
 
@@ -134,7 +141,7 @@ def _spec(declared: Any) -> ToolSpec:
     if schema is None and declared.parameters is not None:
         schema = _plain(declared.parameters)
     known = {"type": "object", "properties": {}, **(schema or {})}
-    return frameworks.spec_of(declared.name, declared.description or "", known)
+    return spec_of(declared.name, declared.description, known)
 
 
 class AdkTool(BaseTool):
@@ -164,53 +171,6 @@ class _Unknown(BasePlugin):
         return {"result": f"Error: {error}"} if is_unknown else None
 
 
-def runner_of(agent: Any, app: str) -> Any:
-    """Return a runner of an agent, with sessions of its own."""
-    return InMemoryRunner(agent, app_name=app, plugins=[_Unknown(name=app)])
-
-
-class AdkReader(frameworks.Reader):
-    """Reads agents of ADK."""
-
-    AGENTS, TOOLS, MODEL = BaseAgent, BaseTool, BaseLlm
-
-    def function(self, tool: Any) -> Any:
-        """Return the function of a tool."""
-        return getattr(tool, "func", None)
-
-    def passes_control(self, tool: Any) -> bool:
-        """Return whether a tool is an agent, runs one, or hands over to one."""
-        is_theirs = type(tool).__module__.startswith("google.adk.tools.transfer")
-        is_one = isinstance(tool, AgentTool) or is_theirs
-        return is_one or super().passes_control(tool)
-
-    def spec(self, tool: Any) -> ToolSpec:
-        """Return a tool's name, description and schema."""
-        return _spec(tool._get_declaration())
-
-    async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
-        """Run a tool; one that takes its run's context runs only in place."""
-        return _read(await tool.run_async(args=arguments, tool_context=None))
-
-
-READER = AdkReader()
-
-
-def patch() -> None:
-    """Patch models, so that one can replace the others, agents, and their tools."""
-    replace_calls(BaseLlm, ("generate_content_async",), _NAME)
-    patch_methods(BaseTool, ("run_async",), _running)
-    kind: Any = LlmAgent
-    resolve = kind.canonical_model.fget
-
-    def canonical_model(self: Any) -> Any:
-        other = model_for(_NAME, is_call=False, instead=self.model)
-        found = resolve(self) if other is None else other
-        return found.as_role(self.name) if isinstance(found, AdkLlm) else found
-
-    kind.canonical_model = property(canonical_model)
-
-
 def _running(run_async: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(run_async)
     async def routed(self: Any, *, args: Any, tool_context: Any) -> Any:
@@ -218,17 +178,96 @@ def _running(run_async: Callable[..., Any]) -> Callable[..., Any]:
 
         async def run(_: Any) -> Any:
             own = getattr(model, "model", None)
-            with frameworks.asking(_NAME, own, AdkLlm):
+            with asking(_NAME, own, AdkLlm):
                 return await run_async(self, args=args, tool_context=tool_context)
 
         return await called(
             self.name,
             _arguments(args),
             run,
-            partial(READER.passes_control, self),
+            partial(FRAMEWORK.passes_control, self),
             answer=partial(_given, self),
             call_id=getattr(tool_context, "function_call_id", None),
             read=_read,
         )
 
     return routed
+
+
+class _Conversation(ClientConversation):
+    async def answer(self, asked: Any) -> str:
+        """Run the agent on a message; return the text of its last event."""
+        runner, known = self._state, {"app_name": _APP, "user_id": "user"}
+        sessions = runner.session_service
+        if await sessions.get_session(session_id="one", **known) is None:
+            await sessions.create_session(session_id="one", **known)
+        message = types.Content(role="user", parts=[types.Part(text=asked)])
+        said = ""
+        run = runner.run_async(user_id="user", session_id="one", new_message=message)
+        async for event in run:
+            if event.is_final_response() and event.content is not None:
+                said = "".join(x.text or "" for x in event.content.parts or ()) or said
+        return said
+
+
+class _AdkFramework(ClientFramework):
+    """Agents, tools and models of ADK."""
+
+    AGENTS, TOOLS, MODEL = BaseAgent, BaseTool, BaseLlm
+    conversation = _Conversation
+
+    def patch(self) -> None:
+        replace_calls(BaseLlm, ("generate_content_async",), _NAME)
+        patch_methods(BaseTool, ("run_async",), _running)
+        kind: Any = LlmAgent
+        resolve = kind.canonical_model.fget
+
+        def canonical_model(self: Any) -> Any:
+            other = model_for(_NAME, is_call=False, instead=self.model)
+            found = resolve(self) if other is None else other
+            return found.as_role(self.name) if isinstance(found, AdkLlm) else found
+
+        kind.canonical_model = property(canonical_model)
+
+    def model(self, client: Any, name: str) -> Any:
+        return AdkLlm.on(client, name)
+
+    def tool(self, spec: ToolSpec, run: Run) -> Any:
+        return AdkTool(spec, run)
+
+    def default_agent(
+        self, name: str, model: Any, tools: list[Any], settings: Settings
+    ) -> Any:
+        prompt = settings.system_prompt  # a function: texts may have {variables}
+        named = {"instruction": lambda _: prompt} if prompt else {}
+        return LlmAgent(name=name, model=model, tools=tools, **named)
+
+    def on_model(self, agent: Any, model: Any) -> Any:
+        made = agent.clone()
+        agents = [made]
+        for each in agents:  # grows
+            agents += each.sub_agents
+            if hasattr(each, "model"):
+                each.model = model
+        return made
+
+    def begin(self, agent: Any) -> Any:
+        """Return a runner of an agent, with sessions of its own."""
+        return InMemoryRunner(agent, app_name=_APP, plugins=[_Unknown(name=_APP)])
+
+    def function(self, tool: Any) -> Any:
+        return getattr(tool, "func", None)
+
+    def passes_control(self, tool: Any) -> bool:
+        is_theirs = type(tool).__module__.startswith("google.adk.tools.transfer")
+        is_one = isinstance(tool, AgentTool) or is_theirs
+        return is_one or super().passes_control(tool)
+
+    def spec(self, tool: Any) -> ToolSpec:
+        return _spec(tool._get_declaration())
+
+    async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
+        return _read(await tool.run_async(args=arguments, tool_context=None))
+
+
+FRAMEWORK = _AdkFramework()

@@ -9,18 +9,27 @@ public: a test fails when a new version of AutoGen changes them.
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from functools import wraps
-from types import ModuleType
 from typing import Any
 
+from autogen_agentchat.agents import BaseChatAgent, UserProxyAgent
+from autogen_core.models import ChatCompletionClient
+from autogen_core.tools import (
+    BaseTool,
+    StaticWorkbench,
+    TextResultContent,
+    ToolResult,
+    Workbench,
+)
+
 from agentgym.errors import ToolError
+from agentgym.integrations.client_adapter import current_servers
 from agentgym.integrations.episode import Episode, EpisodeCut, episode_or_none
-from agentgym.integrations.on_client.in_place import (
+from agentgym.integrations.in_place import (
     called,
     ending_episode,
     episode_of_call,
     runs_agent,
 )
-from agentgym.integrations.on_client.servers import current_servers
 from agentgym.integrations.redirect import patch_methods, replace_calls
 
 _HEARD = "_agentgym_heard"
@@ -28,14 +37,22 @@ _LISTED = "_agentgym_listed"
 _PASSING_ON = "autogen_agentchat"
 
 
-def patch_clients(module: ModuleType) -> None:
-    """Patch all model clients, so that one client can replace the others."""
-    replace_calls(module.ChatCompletionClient, ("create", "create_stream"), "autogen")
+def patch() -> None:
+    """Patch model clients, tools, workbenches, agents and people.
 
-
-def patch_tools(module: ModuleType) -> None:
-    """Patch all tools: run the current episode's tool of the same name, if any."""
-    patch_methods(module.BaseTool, ("run_json",), _running)
+    Workbenches of external tools, e.g. MCP servers, stay open for all episodes of a
+    worker. Other workbenches list their tools only once. An agent whose code calls
+    ``sys.exit`` ends its episode, not the worker process.
+    """
+    replace_calls(ChatCompletionClient, ("create", "create_stream"), "autogen")
+    patch_methods(BaseTool, ("run_json",), _running)
+    patch_methods(Workbench, ("call_tool",), _calling)
+    patch_methods(Workbench, ("call_tool_stream",), _calling_stream)
+    patch_methods(Workbench, ("list_tools",), _listing)
+    patch_methods(Workbench, ("start",), _starting)
+    patch_methods(Workbench, ("stop", "reset", "load_state"), _staying)
+    patch_methods(BaseChatAgent, ("on_messages_stream",), _answering)
+    _patch_users()
 
 
 def _running(run_json: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,24 +116,8 @@ def written(arguments: Any) -> str | dict[str, Any]:
     return json.dumps(arguments)
 
 
-def patch_benches(module: ModuleType) -> None:
-    """Patch all workbenches: a call runs the episode's tool of that name, if any.
-
-    Workbenches of external tools, e.g. MCP servers, stay open for all episodes of a
-    worker. Other workbenches list their tools only once.
-    """
-    kind = module.Workbench
-    patch_methods(kind, ("call_tool",), _calling)
-    patch_methods(kind, ("call_tool_stream",), _calling_stream)
-    patch_methods(kind, ("list_tools",), _listing)
-    patch_methods(kind, ("start",), _starting)
-    patch_methods(kind, ("stop", "reset", "load_state"), _staying)
-
-
 def _is_external(bench: Any) -> bool:
     """Return whether a workbench is one of external tools that episodes share."""
-    from autogen_core.tools import StaticWorkbench
-
     return current_servers() is not None and not isinstance(bench, StaticWorkbench)
 
 
@@ -142,8 +143,6 @@ def _calling(call_tool: Callable[..., Any]) -> Callable[..., Any]:
         cancellation_token: Any = None,
         call_id: str | None = None,
     ) -> Any:
-        from autogen_core.tools import TextResultContent, ToolResult
-
         async def run(given: Any) -> Any:
             await _open(self)
             return await call_tool(self, name, given, cancellation_token, call_id)
@@ -207,14 +206,6 @@ def _staying(method: Callable[..., Any]) -> Callable[..., Any]:
     return routed
 
 
-def patch_agents(module: ModuleType) -> None:
-    """Patch all agents to raise RuntimeError when their code calls ``sys.exit``.
-
-    Then only the episode ends, not the worker process.
-    """
-    patch_methods(module.BaseChatAgent, ("on_messages_stream",), _answering)
-
-
 def _answering(stream: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(stream)
     async def routed(self: Any, *args: Any, **named: Any) -> AsyncGenerator[Any]:
@@ -230,9 +221,9 @@ def _answering(stream: Callable[..., Any]) -> Callable[..., Any]:
     return routed
 
 
-def patch_users(module: ModuleType) -> None:
+def _patch_users() -> None:
     """Patch ``UserProxyAgent`` to ask the episode's user, not the terminal."""
-    kind: Any = module.UserProxyAgent
+    kind: Any = UserProxyAgent
     stream, ask = kind.on_messages_stream, kind._get_input
 
     def on_messages_stream(self: Any, messages: Any, cancellation_token: Any) -> Any:

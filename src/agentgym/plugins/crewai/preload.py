@@ -10,7 +10,7 @@ episode would fail with "dictionary changed size during iteration".
 
 from tempfile import TemporaryDirectory
 
-from agentgym.integrations.openai_client import build_models
+from agentgym.integrations.redirect import build_models
 from agentgym.plugins.crewai.quiet import QUIET, environment
 
 with (
@@ -20,9 +20,7 @@ with (
     import openai.resources.chat  # noqa: F401 - else imported at the first request
     from crewai.agents.agent_executor import AgentExecutor
 
-    import agentgym.plugins.crewai.copies
-    import agentgym.plugins.crewai.gateway
-    import agentgym.plugins.crewai.tools  # noqa: F401
+    import agentgym.plugins.crewai.agents  # noqa: F401
 
     AgentExecutor.flow_definition()
     build_models()

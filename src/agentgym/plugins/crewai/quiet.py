@@ -25,10 +25,3 @@ def environment(**variables: str) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def silence() -> None:
-    """Disable the panels that CrewAI prints, as ``Crew(verbose=False)`` does."""
-    from crewai.events.event_listener import event_listener
-
-    event_listener.formatter.verbose = False

@@ -8,29 +8,42 @@ CrewAI changes them.
 import inspect
 from collections.abc import Callable
 from functools import partial, wraps
-from types import ModuleType
 from typing import Any
 
+from crewai.agents.agent_executor import AgentExecutor
+from crewai.agents.cache.cache_handler import CacheHandler
+from crewai.llms.base_llm import BaseLLM
+from crewai.tools import BaseTool
+from crewai.tools.structured_tool import CrewStructuredTool
+from crewai.tools.tool_failure import ToolFailure
+from crewai.utilities.converter import Converter
+from crewai.utilities.string_utils import sanitize_tool_name
 from pydantic_core import to_jsonable_python
 
 from agentgym.core.background import call_in_thread, in_background
 from agentgym.errors import ToolError
 from agentgym.integrations.episode import episode_or_none
-from agentgym.integrations.on_client.in_place import (
+from agentgym.integrations.in_place import (
     called_sync,
     ending_episode,
     episode_of_call,
     runs_agent,
 )
 from agentgym.integrations.redirect import model_for, patch_methods, replace_calls
+from agentgym.plugins.crewai.models import PlainLLM
 
 _PASSING_ON = "crewai.tools.agent_tools"
 
 
-def patch_models(module: ModuleType) -> None:
-    """Patch all LLMs, so that one LLM can replace the others."""
-    replace_calls(module.BaseLLM, ("call", "acall"), "crewai")
-    patch_methods(module.BaseLLM, ("get_input_tokens_count",), _counting)
+def patch() -> None:
+    """Patch models and tools, and the order and cache of tool calls."""
+    replace_calls(BaseLLM, ("call", "acall"), "crewai")
+    patch_methods(BaseLLM, ("get_input_tokens_count",), _counting)
+    patch_methods(BaseTool, ("run",), _running)
+    _patch_structured_tools()
+    _patch_executors()
+    _patch_caches()
+    _patch_converters()
 
 
 def _counting(count: Callable[..., int]) -> Callable[..., int]:
@@ -47,14 +60,9 @@ def _counting(count: Callable[..., int]) -> Callable[..., int]:
     return routed
 
 
-def patch_tools(module: ModuleType) -> None:
-    """Patch all tools: run the current episode's tool of the same name, if any."""
-    patch_methods(module.BaseTool, ("run",), _running)
-
-
-def patch_structured_tools(module: ModuleType) -> None:
+def _patch_structured_tools() -> None:
     """Patch the form of tools that CrewAI runs for models without tool calls."""
-    kind: Any = module.CrewStructuredTool
+    kind: Any = CrewStructuredTool
     invoke, ainvoke = kind.invoke, kind.ainvoke
 
     def routed(self: Any, input: Any, *args: Any, **named: Any) -> Any:
@@ -70,9 +78,9 @@ def patch_structured_tools(module: ModuleType) -> None:
     kind.invoke, kind.ainvoke = routed, routed_async
 
 
-def patch_executors(module: ModuleType) -> None:
+def _patch_executors() -> None:
     """Patch agents to run the calls of one message in their order in an episode."""
-    kind: Any = module.AgentExecutor
+    kind: Any = AgentExecutor
     at_once = kind._should_parallelize_native_tool_calls
 
     def is_parallel(self: Any, calls: Any) -> bool:
@@ -81,9 +89,9 @@ def patch_executors(module: ModuleType) -> None:
     kind._should_parallelize_native_tool_calls = is_parallel
 
 
-def patch_caches(module: ModuleType) -> None:
+def _patch_caches() -> None:
     """Patch the cache of results to be empty in an episode: results may change."""
-    kind: Any = module.CacheHandler
+    kind: Any = CacheHandler
     read = kind.read
 
     def read_outside(self: Any, *args: Any, **named: Any) -> Any:
@@ -94,8 +102,6 @@ def patch_caches(module: ModuleType) -> None:
 
 def _name_in_episode(tool: Any) -> str | None:
     """Return a tool's name in the episode that runs its calls; None if none does."""
-    from crewai.utilities.string_utils import sanitize_tool_name
-
     if tool is None or hasattr(tool, "is_of_episode"):
         return None
     known_as = sanitize_tool_name(tool.name)  # CrewAI writes names in lower case
@@ -105,7 +111,7 @@ def _name_in_episode(tool: Any) -> str | None:
 
     def passes_on() -> bool:
         is_crewais = type(tool).__module__.startswith(_PASSING_ON)
-        return is_crewais or runs_agent(_function_of(tool))
+        return is_crewais or runs_agent(function_of(tool))
 
     return None if episode_of_call(name, passes_on) is None else name
 
@@ -123,8 +129,8 @@ def _running(run: Callable[..., Any]) -> Callable[..., Any]:
             to_jsonable_python(arguments),
             partial(_run_in_place, self),
             lambda: False,
-            function=_function_of(self),
-            read=partial(_as_read, self),
+            function=function_of(self),
+            read=partial(text_read, self),
         )
 
     return routed
@@ -138,15 +144,44 @@ def _run_in_place(tool: Any, given: dict[str, Any]) -> Any:
         raise ToolError(str(error)) from error  # CrewAI shows it to the model
 
 
-def _as_read(tool: Any, found: Any) -> str:
+def text_read(tool: Any, found: Any) -> str:
     """Return the text that the model reads of a tool's result."""
-    from crewai.tools.tool_failure import ToolFailure
-
     text = str(tool.format_output_for_agent(found))
     if isinstance(found, ToolFailure):
         raise ToolError(text)
     return text
 
 
-def _function_of(tool: Any) -> Any:
+def function_of(tool: Any) -> Any:
+    """Return the function that a tool calls."""
     return getattr(tool, "func", None) or type(tool)._run
+
+
+class _AskedInForm:
+    """Converts an answer to JSON, as CrewAI does for ``output_pydantic``."""
+
+    def __init__(self, converter: Any) -> None:
+        self._converter = converter
+
+    def to_json(self) -> str:
+        """Return the text as JSON; if a request to the model fails, repeat it."""
+        made = self._converter.to_pydantic(self._converter.max_attempts)
+        return str(made.model_dump_json(indent=2))
+
+
+def _patch_converters() -> None:
+    """Ask the agent's own model for the JSON of a task's ``output_json``.
+
+    CrewAI asks for it through the package instructor, which creates another client from
+    the model's address or name. That client knows neither the episode nor the trained
+    model.
+    """
+    kind: Any = Converter
+    create = kind._create_instructor
+
+    def _create_instructor(self: Any) -> Any:
+        is_ours = isinstance(self.llm, PlainLLM)
+        is_ours = is_ours or model_for("crewai") is not None
+        return _AskedInForm(self) if is_ours else create(self)
+
+    kind._create_instructor = _create_instructor

@@ -5,6 +5,7 @@ episode's tool is run. Some of the patched methods are not public: a test fails 
 new version of LlamaIndex changes them.
 """
 
+import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache, wraps
@@ -14,24 +15,40 @@ from llama_index.core.agent.workflow import (
     AgentWorkflow,
     BaseWorkflowAgent,
     CodeActAgent,
+    FunctionAgent,
     ReActAgent,
 )
 from llama_index.core.base.llms.types import LLMMetadata, ToolCallBlock
 from llama_index.core.llms import LLM
-from llama_index.core.tools import BaseTool, ToolOutput, adapt_to_async_tool
+from llama_index.core.tools import (
+    BaseTool,
+    FunctionTool,
+    ToolMetadata,
+    ToolOutput,
+    adapt_to_async_tool,
+)
+from llama_index.core.workflow import (
+    Context,
+    HumanResponseEvent,
+    InputRequiredEvent,
+)
 
 from agentgym.core.tools import ToolSpec, parse_arguments
-from agentgym.integrations.episode import episode_or_none
-from agentgym.integrations.on_client.in_place import called
-from agentgym.integrations.redirect import model_for, patch_methods, replace_calls
-from agentgym.integrations.transport import speaking_as
-from agentgym.plugins.frameworks import (
-    Reader,
+from agentgym.integrations.client_adapter import (
+    UNREADABLE,
+    ClientConversation,
+    ClientFramework,
+    Run,
+    Settings,
     asking,
     spec_of,
-    sync_client,
-    within,
+    text_of,
 )
+from agentgym.integrations.episode import current_episode, episode_or_none
+from agentgym.integrations.in_place import called
+from agentgym.integrations.plain_openai import sync_client
+from agentgym.integrations.redirect import model_for, patch_methods, replace_calls
+from agentgym.integrations.transport import speaking_as
 
 _NAME = "llamaindex"
 _ASKING = tuple(
@@ -39,14 +56,14 @@ _ASKING = tuple(
     for name in ("chat", "complete", "chat_with_tools", "structured_predict")
     for prefix in ("", "a", "stream_", "astream_")
 )
-_UNREADABLE = "__arguments__"
-"""Key of the arguments of a call that are not a JSON object, with their text."""
+_MOST = 10_000
+"""Limit of an agent's steps. It exceeds an episode's limits, which end the run."""
 _CONTEXT = 1_000_000
 """Tokens after which LlamaIndex's memory drops messages; the server has a limit."""
 
 
 @cache
-def policy_llm() -> Any:
+def _policy_llm() -> Any:
     """Return the class of the policy's model."""
     # Its import may be the one that imports LlamaIndex and so this module.
     from llama_index.llms.openai import OpenAI
@@ -81,45 +98,10 @@ def policy_llm() -> Any:
             written = [x.tool_kwargs for x in blocks if isinstance(x, ToolCallBlock)]
             for call, text in zip(found, written, strict=False):
                 if isinstance(text, str) and parse_arguments(text) is None:
-                    call.tool_kwargs = {_UNREADABLE: text}
+                    call.tool_kwargs = {UNREADABLE: text}
             return found
 
     return PolicyLLM
-
-
-class LlamaIndexReader(Reader):
-    """Reads agents and workflows of LlamaIndex."""
-
-    AGENTS, TOOLS, MODEL = (BaseWorkflowAgent, AgentWorkflow), BaseTool, LLM
-    BY_TEXT, INSTEAD = (CodeActAgent, ReActAgent), "FunctionAgent"
-
-    def function(self, tool: Any) -> Any:
-        """Return the function of a FunctionTool."""
-        return getattr(tool, "_real_fn", None)
-
-    def spec(self, tool: Any) -> ToolSpec:
-        """Return a tool's name, description and schema."""
-        data = tool.metadata
-        read = None if data.fn_schema is None else data.fn_schema.model_validate
-        schema = data.get_parameters_dict()
-        return spec_of(data.get_name(), data.description, schema, read)
-
-    async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
-        """Run a tool; one that takes its run's context runs only in place."""
-        return (await adapt_to_async_tool(tool).acall(**arguments)).content
-
-
-READER = LlamaIndexReader()
-
-
-def patch() -> None:
-    """Patch LLMs, so that one can replace the others, agents, and their tools."""
-    replace_calls(LLM, (*_ASKING, "get_tool_calls_from_response"), _NAME)
-    patch_methods(LLM, ("metadata",), _described)
-    patch_methods(BaseWorkflowAgent, ("take_step",), within(_as_role))
-    for kind in (BaseWorkflowAgent, AgentWorkflow):
-        patch_methods(kind, ("_call_tool",), within(_asking))
-    patch_methods(BaseTool, ("acall",), _calling)
 
 
 def _described(metadata: Any) -> Any:
@@ -134,16 +116,31 @@ def _described(metadata: Any) -> Any:
     return property(routed)
 
 
+def _within(
+    enter: Callable[[Any], AbstractContextManager[None]],
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a patch of an async method: it runs within ``enter`` of its object."""
+
+    def patch(method: Callable[..., Any]) -> Callable[..., Any]:
+        async def routed(self: Any, *args: Any, **named: Any) -> Any:
+            with enter(self):
+                return await method(self, *args, **named)
+
+        return wraps(method)(routed)
+
+    return patch
+
+
 def _as_role(agent: Any) -> AbstractContextManager[None]:
     if episode_or_none() is not None:
-        READER.refuse_by_text(agent)
+        FRAMEWORK.refuse_by_text(agent)
     return speaking_as(agent.name)
 
 
 def _asking(team: Any) -> AbstractContextManager[None]:
     """Let agents that a tool runs use the trained model of the agent with the tool."""
     agent = next(iter(getattr(team, "agents", {"": team}).values()))
-    return asking(_NAME, agent.llm, policy_llm())
+    return asking(_NAME, agent.llm, _policy_llm())
 
 
 def _calling(acall: Callable[..., Any]) -> Callable[..., Any]:
@@ -161,11 +158,92 @@ def _calling(acall: Callable[..., Any]) -> Callable[..., Any]:
 
         return await called(
             name,
-            given.get(_UNREADABLE, given),
+            given.get(UNREADABLE, given),
             lambda _: acall(self, *args, **named),
-            lambda: name == "handoff" or READER.passes_control(self),
+            lambda: name == "handoff" or FRAMEWORK.passes_control(self),
             answer=answer,
             read=lambda output: output.content,
         )
 
     return routed
+
+
+class _Conversation(ClientConversation):
+    async def answer(self, asked: Any) -> str:
+        """Run the agent; meanwhile, answer its questions to a person."""
+        agent, context = self._state
+        message = {"user_msg" if isinstance(asked, str) else "chat_history": asked}
+        run = agent.run(ctx=context, max_iterations=_MOST, **message)
+        async for event in run.stream_events():
+            if isinstance(event, InputRequiredEvent):
+                said = current_episode().answer_to(event.get("prefix", ""))
+                also = {k: v for k, v in event.items() if k != "prefix"}
+                run.ctx.send_event(HumanResponseEvent(**also, response=said))
+        output = await run
+        return text_of(output.structured_response or output.response.content or "")
+
+
+class _LlamaIndexFramework(ClientFramework):
+    """Agents, tools and models of LlamaIndex."""
+
+    AGENTS, TOOLS, MODEL = (BaseWorkflowAgent, AgentWorkflow), BaseTool, LLM
+    BY_TEXT, INSTEAD = (CodeActAgent, ReActAgent), "FunctionAgent"
+    conversation = _Conversation
+
+    def patch(self) -> None:
+        replace_calls(LLM, (*_ASKING, "get_tool_calls_from_response"), _NAME)
+        patch_methods(LLM, ("metadata",), _described)
+        patch_methods(BaseWorkflowAgent, ("take_step",), _within(_as_role))
+        for kind in (BaseWorkflowAgent, AgentWorkflow):
+            patch_methods(kind, ("_call_tool",), _within(_asking))
+        patch_methods(BaseTool, ("acall",), _calling)
+
+    def model(self, client: Any, name: str) -> Any:
+        return _policy_llm().on(client, name)
+
+    def tool(self, spec: ToolSpec, run: Run) -> Any:
+        async def call(**arguments: Any) -> str:
+            return await run(arguments, None)
+
+        data = ToolMetadata(spec.description, spec.name, fn_schema=spec.args_model)
+        return FunctionTool(async_fn=call, metadata=data)
+
+    def default_agent(
+        self, name: str, model: Any, tools: list[Any], settings: Settings
+    ) -> Any:
+        prompt = settings.system_prompt or None
+        return FunctionAgent(name=name, system_prompt=prompt, tools=tools, llm=model)
+
+    def members(self, agent: Any) -> dict[str, Any]:
+        agents = getattr(agent, "agents", {})
+        return {name: each.llm for name, each in agents.items()}
+
+    def on_model(self, agent: Any, model: Any) -> Any:
+        made = copy.copy(agent)
+        if (members := getattr(agent, "agents", None)) is None:
+            made.llm = model
+        else:
+            made.agents = {k: self.on_model(v, model) for k, v in members.items()}
+        return made
+
+    def begin(self, agent: Any) -> Any:
+        """Return a copy of an agent, and a context of LlamaIndex."""
+        made = copy.copy(agent)
+        made._timeout = None  # limits are turns, not time
+        made.initial_state = copy.deepcopy(made.initial_state)
+        return made, Context(made)
+
+    def function(self, tool: Any) -> Any:
+        return getattr(tool, "_real_fn", None)
+
+    def spec(self, tool: Any) -> ToolSpec:
+        data = tool.metadata
+        read = None if data.fn_schema is None else data.fn_schema.model_validate
+        schema = data.get_parameters_dict()
+        return spec_of(data.get_name(), data.description, schema, read)
+
+    async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
+        return (await adapt_to_async_tool(tool).acall(**arguments)).content
+
+
+FRAMEWORK = _LlamaIndexFramework()

@@ -5,12 +5,14 @@ episode's tool is run. Some of the patched parts are not public: a test fails wh
 new version of smolagents changes them.
 """
 
+import asyncio
 import copy
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
 from smolagents import CodeAgent, LogLevel, MultiStepAgent, Tool, ToolCallingAgent
+from smolagents.agents import EMPTY_PROMPT_TEMPLATES
 from smolagents.memory import AgentMemory
 from smolagents.models import Model, OpenAIModel, get_tool_json_schema
 from smolagents.monitoring import AgentLogger, Monitor
@@ -18,14 +20,27 @@ from smolagents.monitoring import AgentLogger, Monitor
 from agentgym.core.background import call_in_thread
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import ToolSpec
-from agentgym.integrations.on_client.adapter import run_sync
-from agentgym.integrations.on_client.in_place import called_sync
+from agentgym.integrations.client_adapter import (
+    ClientConversation,
+    ClientFramework,
+    Run,
+    Settings,
+    asking,
+    patch_model_of,
+    run_sync,
+    spec_of,
+    text_of,
+)
+from agentgym.integrations.episode import current_episode
+from agentgym.integrations.in_place import called_sync
+from agentgym.integrations.plain_openai import sync_client
 from agentgym.integrations.redirect import patch_methods, replace_calls
 from agentgym.integrations.transport import speaking_as
-from agentgym.plugins import frameworks
 
 _NAME = "smolagents"
 _ANSWER = "final_answer"
+_MOST = 10_000
+"""Limit of an agent's steps. It exceeds an episode's limits, which end the run."""
 
 
 class SmolagentsModel(OpenAIModel):
@@ -34,7 +49,7 @@ class SmolagentsModel(OpenAIModel):
     role = DEFAULT_AGENT
 
     def __init__(self, client: Any, name: str) -> None:
-        sync = frameworks.sync_client(client)
+        sync = sync_client(client)
         super().__init__(name, client=sync, flatten_messages_as_text=True)
 
     def as_role(self, name: str | None) -> "SmolagentsModel":
@@ -83,7 +98,7 @@ def _described(tool: Any) -> dict[str, Any]:
     return tool.spec.to_openai() if is_ours else get_tool_json_schema(tool)
 
 
-def copied(agent: Any, model: Any = None) -> Any:
+def _copied(agent: Any, model: Any = None) -> Any:
     """Return a copy of an agent and of its managed agents, perhaps on another model.
 
     One for training, without a model, prints nothing.
@@ -101,7 +116,7 @@ def copied(agent: Any, model: Any = None) -> Any:
         for step, calls in agent.step_callbacks._callbacks.items()
     }
     inner = agent.managed_agents.items()
-    made.managed_agents = {name: copied(each, model) for name, each in inner}
+    made.managed_agents = {name: _copied(each, model) for name, each in inner}
     return made
 
 
@@ -110,59 +125,86 @@ def _of_monitor(call: Any, agent: Any, made: Any) -> Any:
     return made.monitor.update_metrics if is_its else call
 
 
-class SmolagentsReader(frameworks.Reader):
-    """Reads agents of smolagents."""
-
-    AGENTS, TOOLS, MODEL = MultiStepAgent, Tool, Model
-    BY_TEXT, INSTEAD = CodeAgent, "ToolCallingAgent"
-
-    def refuse_by_text(self, agent: Any) -> None:
-        """Raise UnsupportedError if an agent or one that it manages writes code."""
-        super().refuse_by_text(agent)
-        for each in agent.managed_agents.values():
-            self.refuse_by_text(each)
-
-    def function(self, tool: Any) -> Any:
-        """Return the function of a tool."""
-        return tool.forward
-
-    def spec(self, tool: Any) -> ToolSpec:
-        """Return a tool's name, description and schema."""
-        known = _described(tool)["function"]
-        parts = known["name"], known["description"], known["parameters"]
-        return frameworks.spec_of(*parts)
-
-    async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
-        """Run a tool in a thread."""
-        return str(await call_in_thread(partial(tool, **arguments)))
-
-
-READER = SmolagentsReader()
-
-
-def patch() -> None:
-    """Patch models, so that one can replace the others, agents, and their tools."""
-    names = ("generate", "generate_stream", "__call__", "parse_tool_calls")
-    replace_calls(Model, names, _NAME)
-    patch_methods(ToolCallingAgent, ("execute_tool_call",), _calling)
-    frameworks.patch_model_of(MultiStepAgent, _NAME, READER)
-
-
 def _calling(execute: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(execute)
     def routed(self: Any, tool_name: str, arguments: Any) -> Any:
         tool = self.tools.get(tool_name)
 
         def run(_: Any) -> Any:
-            with frameworks.asking(_NAME, self.model, SmolagentsModel):
+            with asking(_NAME, self.model, SmolagentsModel):
                 if isinstance(tool, SmolagentsTool):  # it checks its arguments itself
                     return tool.forward(**arguments)
                 return execute(self, tool_name, arguments)
 
         def passes_control() -> Any:
             others = tool_name in (_ANSWER, *self.managed_agents)
-            return others or (tool is not None and READER.passes_control(tool))
+            return others or (tool is not None and FRAMEWORK.passes_control(tool))
 
         return called_sync(tool_name, arguments, run, passes_control, read=str)
 
     return routed
+
+
+class _Conversation(ClientConversation):
+    async def answer(self, asked: Any) -> str:
+        """Run the agent in a thread, as its ``run`` is sync."""
+        agent = self._state
+        goes_on = bool(agent.memory.steps)
+        try:
+            named = {"reset": not goes_on, "max_steps": _MOST}
+            return text_of(await call_in_thread(agent.run, asked, **named))
+        except asyncio.CancelledError:
+            current_episode().cut_short("cancelled")  # so the thread's next call fails
+            raise
+
+
+class _SmolagentsFramework(ClientFramework):
+    """Agents, tools and models of smolagents."""
+
+    AGENTS, TOOLS, MODEL = MultiStepAgent, Tool, Model
+    BY_TEXT, INSTEAD = CodeAgent, "ToolCallingAgent"
+    conversation = _Conversation
+
+    def patch(self) -> None:
+        names = ("generate", "generate_stream", "__call__", "parse_tool_calls")
+        replace_calls(Model, names, _NAME)
+        patch_methods(ToolCallingAgent, ("execute_tool_call",), _calling)
+        patch_model_of(MultiStepAgent, _NAME, self)
+
+    def model(self, client: Any, name: str) -> Any:
+        return SmolagentsModel(client, name)
+
+    def tool(self, spec: ToolSpec, run: Run) -> Any:
+        return SmolagentsTool(spec, run)
+
+    def default_agent(
+        self, name: str, model: Any, tools: list[Any], settings: Settings
+    ) -> Any:
+        prompt = "{% raw %}" + settings.system_prompt + "{% endraw %}"
+        templates: Any = {**EMPTY_PROMPT_TEMPLATES, "system_prompt": prompt}
+        return ToolCallingAgent(tools, model, templates, verbosity_level=-1)
+
+    def on_model(self, agent: Any, model: Any) -> Any:
+        return _copied(agent, model)
+
+    def begin(self, agent: Any) -> Any:
+        """Return a copy of an agent, which prints nothing."""
+        return _copied(agent)
+
+    def refuse_by_text(self, agent: Any) -> None:
+        super().refuse_by_text(agent)
+        for each in agent.managed_agents.values():
+            self.refuse_by_text(each)
+
+    def function(self, tool: Any) -> Any:
+        return tool.forward
+
+    def spec(self, tool: Any) -> ToolSpec:
+        known = _described(tool)["function"]
+        return spec_of(known["name"], known["description"], known["parameters"])
+
+    async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
+        return str(await call_in_thread(partial(tool, **arguments)))
+
+
+FRAMEWORK = _SmolagentsFramework()

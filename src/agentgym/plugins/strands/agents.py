@@ -20,18 +20,28 @@ from strands.interrupt import _InterruptState
 from strands.models import Model
 from strands.models.openai import OpenAIModel
 from strands.tools._caller import _ToolCaller
+from strands.tools.tools import PythonAgentTool
 from strands.types._events import ToolInterruptEvent, ToolResultEvent
 from strands.types.tools import AgentTool
 
 from agentgym.core.tools import ToolSpec, parse_arguments
 from agentgym.errors import ToolError
-from agentgym.integrations.on_client.in_place import called, episode_of_call
+from agentgym.integrations.client_adapter import (
+    UNREADABLE,
+    ClientConversation,
+    ClientFramework,
+    Run,
+    Settings,
+    asking,
+    patch_model_of,
+    spec_of,
+    text_of,
+)
+from agentgym.integrations.episode import current_episode
+from agentgym.integrations.in_place import called, episode_of_call
 from agentgym.integrations.redirect import patch_methods, replace_calls
-from agentgym.plugins import frameworks
 
 _NAME = "strands"
-_UNREADABLE = "__arguments__"
-"""Key of the arguments of a call that are not a JSON object, with their text."""
 
 
 class StrandsModel(OpenAIModel):
@@ -53,7 +63,7 @@ class StrandsModel(OpenAIModel):
                 continue
             if "contentBlockStop" in event and text:
                 is_read = parse_arguments(text) is not None
-                written = text if is_read else json.dumps({_UNREADABLE: text})
+                written = text if is_read else json.dumps({UNREADABLE: text})
                 delta, text = {"toolUse": {"input": written}}, ""
                 yield {"contentBlockDelta": {"delta": delta}}
             yield event
@@ -71,24 +81,24 @@ class StrandsModel(OpenAIModel):
     def format_request_message_tool_call(cls, tool_use: Any, **named: Any) -> Any:
         """Return a call in OpenAI's format, with the arguments as they were written."""
         made = super().format_request_message_tool_call(tool_use, **named)
-        if isinstance(written := arguments_of(tool_use), str):
+        if isinstance(written := _arguments_of(tool_use), str):
             made["function"]["arguments"] = written
         return made
 
 
-def arguments_of(tool_use: Any) -> Any:
+def _arguments_of(tool_use: Any) -> Any:
     """Return a call's arguments: a dict, or the text if they are not JSON."""
-    return tool_use["input"].get(_UNREADABLE, tool_use["input"])
+    return tool_use["input"].get(UNREADABLE, tool_use["input"])
 
 
-def result_of(tool_use: Any, text: str) -> Any:
+def _result_of(tool_use: Any, text: str) -> Any:
     """Return the result of a call in Strands' format."""
     status = "error" if text.startswith("Error:") else "success"
     named = {"toolUseId": tool_use["toolUseId"], "status": status}
     return {**named, "content": [{"text": text}]}
 
 
-def copied(agent: Any, *, quiet: bool = False) -> Any:
+def _copied(agent: Any, *, quiet: bool = False) -> Any:
     """Return a copy of an agent; a quiet one prints nothing and saves no session."""
     made = copy.copy(agent)
     made.messages, made.state = [*agent.messages], AgentState(agent.state.get())
@@ -112,35 +122,6 @@ def _is_of(entry: Any, manager: Any) -> bool:
     return manager is not None and any(each is manager for each in held)
 
 
-class StrandsReader(frameworks.Reader):
-    """Reads agents of Strands."""
-
-    AGENTS, TOOLS, MODEL = Agent, AgentTool, Model
-
-    def function(self, tool: Any) -> Any:
-        """Return the function of a tool."""
-        return getattr(tool, "_tool_func", None)
-
-    def passes_control(self, tool: Any) -> bool:
-        """Return whether a tool is an agent, or runs one."""
-        return hasattr(tool, "_agent") or super().passes_control(tool)
-
-    def spec(self, tool: Any) -> ToolSpec:
-        """Return a tool's name, description and schema."""
-        said, metadata = tool.tool_spec, getattr(tool, "_metadata", None)
-        read = None if metadata is None else metadata.validate_input
-        schema = said["inputSchema"].get("json", said["inputSchema"])
-        return frameworks.spec_of(said["name"], said["description"], schema, read)
-
-    async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
-        """Run a tool; one that takes its run's context runs only in place."""
-        asked = {"toolUseId": "call", "name": tool.tool_name, "input": arguments}
-        return _read(await _last(tool.stream(asked, {})))
-
-
-READER = StrandsReader()
-
-
 class _Paused(Exception):
     """A tool waits for a person."""
 
@@ -162,24 +143,17 @@ def _read(event: Any) -> Any:
     return "\n".join(parts)
 
 
-def patch() -> None:
-    """Patch models, so that one can replace the others, agents, and their tools."""
-    replace_calls(Model, ("stream", "structured_output"), _NAME)
-    patch_methods(AgentTool, ("stream",), _streaming)
-    frameworks.patch_model_of(Agent, _NAME, READER)
-
-
 def _streaming(stream: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(stream)
     async def routed(
         self: Any, tool_use: Any, invocation_state: Any, **named: Any
     ) -> AsyncGenerator[Any]:
         name, events = self.tool_name, stream(self, tool_use, invocation_state, **named)
-        passes_control: Any = partial(READER.passes_control, self)
+        passes_control: Any = partial(FRAMEWORK.passes_control, self)
         if episode_of_call(name, passes_control) is None:
             model = getattr(invocation_state.get("agent"), "model", None)
             while True:
-                with frameworks.asking(_NAME, model, StrandsModel):  # not for the yield
+                with asking(_NAME, model, StrandsModel):  # not for the yield
                     event = await anext(events, None)
                 if event is None:
                     return
@@ -187,10 +161,10 @@ def _streaming(stream: Callable[..., Any]) -> Callable[..., Any]:
         try:
             yield await called(
                 name,
-                arguments_of(tool_use),
+                _arguments_of(tool_use),
                 lambda _: _last(events),
                 passes_control,
-                answer=lambda text: ToolResultEvent(result_of(tool_use, text)),
+                answer=lambda text: ToolResultEvent(_result_of(tool_use, text)),
                 call_id=tool_use["toolUseId"],
                 read=_read,
                 not_done=(_Paused,),
@@ -199,3 +173,77 @@ def _streaming(stream: Callable[..., Any]) -> Callable[..., Any]:
             yield paused.args[0]
 
     return routed
+
+
+class _Conversation(ClientConversation):
+    async def answer(self, asked: Any) -> str:
+        """Run the agent; meanwhile, answer its interrupts."""
+        agent = self._state
+        result = await agent.invoke_async(asked)
+        while result.stop_reason == "interrupt":
+            answered = []
+            for each in result.interrupts:
+                said = current_episode().answer_to(text_of(each.reason or each.name))
+                answered.append({"interruptId": each.id, "response": said})
+            given = [{"interruptResponse": each} for each in answered]
+            result = await agent.invoke_async(given)
+        return text_of(result.structured_output or str(result).rstrip("\n"))
+
+
+class _StrandsFramework(ClientFramework):
+    """Agents, tools and models of Strands."""
+
+    AGENTS, TOOLS, MODEL = Agent, AgentTool, Model
+    conversation = _Conversation
+
+    def patch(self) -> None:
+        replace_calls(Model, ("stream", "structured_output"), _NAME)
+        patch_methods(AgentTool, ("stream",), _streaming)
+        patch_model_of(Agent, _NAME, self)
+
+    def model(self, client: Any, name: str) -> Any:
+        return StrandsModel(client=client, model_id=name)
+
+    def tool(self, spec: ToolSpec, run: Run) -> Any:
+        async def call(tool_use: Any, **_: Any) -> Any:
+            text = await run(_arguments_of(tool_use), tool_use["toolUseId"])
+            return _result_of(tool_use, text)
+
+        known: Any = {"name": spec.name, "description": spec.description}
+        known["inputSchema"] = {"json": spec.parameters}
+        return PythonAgentTool(spec.name, known, call)
+
+    def default_agent(
+        self, name: str, model: Any, tools: list[Any], settings: Settings
+    ) -> Any:
+        prompt = settings.system_prompt or None
+        given = {"name": name, "system_prompt": prompt, "tools": tools}
+        return Agent(model, callback_handler=None, **given)
+
+    def on_model(self, agent: Any, model: Any) -> Any:
+        made = _copied(agent)
+        made.model = model
+        return made
+
+    def begin(self, agent: Any) -> Any:
+        """Return a copy of an agent, which prints nothing and saves no session."""
+        return _copied(agent, quiet=True)
+
+    def function(self, tool: Any) -> Any:
+        return getattr(tool, "_tool_func", None)
+
+    def passes_control(self, tool: Any) -> bool:
+        return hasattr(tool, "_agent") or super().passes_control(tool)
+
+    def spec(self, tool: Any) -> ToolSpec:
+        said, metadata = tool.tool_spec, getattr(tool, "_metadata", None)
+        read = None if metadata is None else metadata.validate_input
+        schema = said["inputSchema"].get("json", said["inputSchema"])
+        return spec_of(said["name"], said["description"], schema, read)
+
+    async def run(self, tool: Any, arguments: dict[str, Any]) -> Any:
+        asked = {"toolUseId": "call", "name": tool.tool_name, "input": arguments}
+        return _read(await _last(tool.stream(asked, {})))
+
+
+FRAMEWORK = _StrandsFramework()

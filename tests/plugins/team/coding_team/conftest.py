@@ -32,7 +32,7 @@ class Team:
     ) -> None:
         from langgraph.checkpoint.memory import InMemorySaver
 
-        from agentgym.integrations.langchain.adapter import LangChainAdapter
+        from agentgym.integrations.langchain import LangChainAdapter
         from agentgym.plugins.team.coding_team.graph import build_team
 
         rounds = options.pop("max_rounds", 3)

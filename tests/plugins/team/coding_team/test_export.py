@@ -24,7 +24,7 @@ async def test_the_graph_comes_back_with_the_trained_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: CodingTeamScenario
 ) -> None:
     """Each role has the turns of training, so that the whole team has more."""
-    from agentgym.integrations.langchain.adapter import LangChainAdapter
+    from agentgym.integrations.langchain import LangChainAdapter
 
     roles = good()
 

@@ -150,7 +150,7 @@ class TeamSession(AbstractContextManager["TeamSession"]):
     ) -> None:
         from langgraph.checkpoint.memory import InMemorySaver
 
-        from agentgym.integrations.langchain.adapter import LangChainAdapter
+        from agentgym.integrations.langchain import LangChainAdapter
         from agentgym.plugins.team.coding_team.graph import build_team
         from agentgym.plugins.team.solving.events import TeamEvents
 
@@ -187,7 +187,10 @@ class TeamSession(AbstractContextManager["TeamSession"]):
         self._events = TeamEvents(listener)
         self._graph = build_team(
             models,
-            [LangChainAdapter().bound(tool) for tool in self._project.tools()],
+            [
+                LangChainAdapter().framework.bound(tool)
+                for tool in self._project.tools()
+            ],
             fallback=fallback,
             human=human is not None,
             checkpointer=InMemorySaver(),
@@ -523,8 +526,8 @@ def _of_server(spec: str) -> "BaseChatModel":
 def _of_policy(named: str) -> "BaseChatModel":
     """Load a trained agent or a local model, and return it as a chat model."""
     from agentgym.engines.local.support import load_policy
-    from agentgym.integrations.export import TrainedEndpoint
-    from agentgym.integrations.langchain.model import RoleChatOpenAI
+    from agentgym.integrations.client_adapter import TrainedEndpoint
+    from agentgym.integrations.langchain.models import RoleChatOpenAI
     from agentgym.serving.in_process import PolicyTransport
     from agentgym.train.trained_agent import TrainedAgent
     from agentgym.train.versions import AGENT_FILE

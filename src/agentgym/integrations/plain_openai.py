@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import httpx
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, OpenAI
 
 from agentgym.integrations.transport import announce
 
@@ -49,10 +49,21 @@ class PlainOpenAI(AsyncOpenAI):
     async def _prepare_options(self, options: Any) -> Any:
         if self._role:
             announce(self._role)
-        return prepared(options, self.defaults)
+        return _prepared(options, self.defaults)
 
 
-def prepared(options: Any, defaults: Mapping[str, Any]) -> Any:
+def sync_client(client: PlainOpenAI) -> OpenAI:
+    """Return the sync version of a client."""
+
+    class Plain(OpenAI):
+        def _prepare_options(self, options: Any) -> Any:
+            return _prepared(options, client.defaults)
+
+    key, http = client.api_key, client.sync_http
+    return Plain(base_url=client.base_url, api_key=key, max_retries=0, http_client=http)
+
+
+def _prepared(options: Any, defaults: Mapping[str, Any]) -> Any:
     """Return a request's options, with defaults, and with tools without ``strict``."""
     body = options.json_data
     if isinstance(body, Mapping) and "messages" in body:

@@ -1,13 +1,20 @@
-"""CrewAI's OpenAI model, for the training gateway and for trained models."""
+"""CrewAI's OpenAI model on the gateway and on a trained model; AgentGym's tools."""
 
-from typing import Any, Self
+import sys
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
 
 import httpx
 from crewai.llms.providers.openai.completion import OpenAICompletion
+from crewai.tools import BaseTool
 from crewai.utilities.string_utils import sanitize_tool_name
 from openai import AsyncOpenAI, OpenAI
+from pydantic import PrivateAttr
 
 from agentgym.core.openai import DEFAULT_AGENT
+from agentgym.core.tools import ToolSpec
+from agentgym.errors import UnsupportedError
+from agentgym.integrations.client_adapter import Run, run_sync
 from agentgym.integrations.episode import EpisodeCut, current_episode
 from agentgym.integrations.transport import speaking_as
 
@@ -24,7 +31,7 @@ def require_running() -> None:
         raise EpisodeCut(episode.cut.kind, episode.cut.detail)
 
 
-def counted_tokens(*_: Any, **__: Any) -> int:
+def _counted_tokens(*_: Any, **__: Any) -> int:
     """Return 0, so that CrewAI never shortens a prompt: the server checks the length.
 
     CrewAI would guess the number of tokens from the text's length and the model's name,
@@ -41,7 +48,7 @@ def role_of(agent: Any) -> str:
 class PlainLLM(OpenAICompletion):
     """CrewAI's OpenAI model, without its guesses from the model's name."""
 
-    get_input_tokens_count = counted_tokens
+    get_input_tokens_count = _counted_tokens
 
     @classmethod
     def at(
@@ -118,3 +125,53 @@ def _with_own_names(params: dict[str, Any]) -> dict[str, Any]:
         "messages": messages,
         **({"tools": [*map(renamed, params["tools"])]} if "tools" in params else {}),
     }
+
+
+def _never(arguments: Any = None, result: Any = None) -> bool:
+    """Return False: CrewAI must not cache results, because they may change."""
+    return False
+
+
+def require_apart(names: Sequence[str]) -> None:
+    """Raise UnsupportedError if two tool names are equal in lower case.
+
+    CrewAI sends all names in lower case.
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(sanitize_tool_name(name), name)
+        if other != name:
+            raise UnsupportedError(
+                f"The tools {other!r} and {name!r} are one to CrewAI, which "
+                "writes names in small letters. Rename one."
+            )
+
+
+class CrewSpecTool(BaseTool):
+    """A tool that is known by its schema, whose arguments AgentGym checks.
+
+    GatewayLLM sends its name unchanged; CrewAI's other models use lower case.
+    """
+
+    is_of_episode: ClassVar[bool] = True
+    _call: Run = PrivateAttr()
+
+    @classmethod
+    def of(cls, spec: ToolSpec, run: Run) -> Self:
+        """Return a tool with the schema ``spec`` that calls ``run``."""
+        made = cls(
+            name=spec.name,
+            description=spec.description,
+            args_schema=spec.args_model,
+            cache_function=_never,
+            # With a limit, the calls of one message run in order, not in parallel.
+            max_usage_count=sys.maxsize,
+        )
+        made._call = run
+        return made
+
+    def _run(self, **arguments: Any) -> str:
+        return run_sync(self._arun(**arguments))
+
+    async def _arun(self, **arguments: Any) -> str:
+        return await self._call(arguments, None)

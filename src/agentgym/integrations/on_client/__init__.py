@@ -1,1 +1,0 @@
-"""The common parts of adapters for frameworks whose models use OpenAI's client."""
