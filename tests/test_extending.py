@@ -16,7 +16,6 @@ ENTRY_POINTS = """
 [agentgym.frameworks]
 toy = tests.toys:ToyAdapter
 unfinished = tests.toys:Unfinished
-half = tests.toys:HalfClient
 wrong = tests.toys:WrongAdapter
 gone = tests.toys:Gone
 
@@ -125,7 +124,6 @@ def test_a_name_that_nothing_has(
     ("settings", "told"),
     [
         ({"framework": "unfinished"}, "lacks check.self. -> None: Check that the"),
-        ({"framework": "half"}, "'half' lacks converse.self, agent"),
         ({"framework": "gone"}, "'gone' cannot be loaded from tests.toys:Gone"),
         ({"engine": "other"}, "'other' is not a subclass of agentgym's EngineFactory"),
     ],

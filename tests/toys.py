@@ -24,7 +24,6 @@ from agentgym.integrations.base import (
     Conversation,
     FrameworkAdapter,
 )
-from agentgym.integrations.client_adapter import ClientAdapter
 from agentgym.integrations.transport import PLACEHOLDER, episode_client, speaking_as
 
 ANSWER = "Done."
@@ -135,10 +134,6 @@ class ServedToyEngines(ToyEngines):
 
 class Unfinished(FrameworkAdapter):
     name = "unfinished"
-
-
-class HalfClient(ClientAdapter):
-    name = "half"
 
 
 class WrongAdapter(ToyAdapter):

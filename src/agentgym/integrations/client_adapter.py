@@ -62,7 +62,7 @@ from agentgym.integrations.registry import FRAMEWORKS, is_installed, require
 from agentgym.integrations.transport import (
     PLACEHOLDER,
     EpisodePosts,
-    episode_client,
+    client_of,
     sync_episode_client,
 )
 from agentgym.integrations.witness import saw
@@ -151,15 +151,15 @@ class GatewayModels:
     Attributes:
         http: Client for requests to the gateway.
         sync_http: The sync version of ``http``.
-        posts: Sends plain requests faster; None outside of an event loop.
+        posts: Sends plain requests, faster than ``http``.
         servers: Keeps the agents' MCP servers open.
     """
 
     def __init__(self, blueprint: Blueprint) -> None:
         self.blueprint = blueprint
-        self.http = episode_client(blueprint)
+        self.posts = EpisodePosts(blueprint)
+        self.http = client_of(self.posts)
         self.sync_http = sync_episode_client(blueprint)
-        self.posts = EpisodePosts.to(blueprint)
         self.servers = Servers()
         self._made: dict[str, Any] = {}
         self._making = threading.RLock()
@@ -190,9 +190,7 @@ class GatewayModels:
     async def close(self) -> None:
         """Close the connections, and the agents' MCP servers."""
         await self.servers.close()
-        if self.posts is not None:
-            self.posts.close()
-        await self.http.aclose()
+        self.posts.close()
         self.sync_http.close()
 
 

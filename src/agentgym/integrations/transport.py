@@ -9,11 +9,9 @@ import ssl
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
-from typing import Self
 
 import httpx
 import orjson
-from httpx_aiohttp import AiohttpTransport
 
 from agentgym.core.openai import CONTEXT_LENGTH, DEFAULT_AGENT, ApiError
 from agentgym.integrations.base import Blueprint
@@ -27,6 +25,7 @@ PLACEHOLDER = "/episode"
 """Path in these clients' requests that is replaced by the current episode's path."""
 
 _CONNECT_S = 30.0
+_OF_LENGTH = ("content-length", "transfer-encoding")
 
 _SPEAKER: ContextVar[str | None] = ContextVar("agentgym_speaker", default=None)
 _ANNOUNCED: ContextVar[str | None] = ContextVar("agentgym_announced", default=None)
@@ -63,91 +62,21 @@ def _on_one_line(role: str) -> str | None:
     return " ".join(role.split()) or None
 
 
-class EpisodeTransport(AiohttpTransport):
-    """Sends ``/episode/...`` requests to the current episode's path.
-
-    So one client per worker serves all episodes. This saves time, because building an
-    OpenAI client takes longer than a request. aiohttp makes the connections, because
-    with dozens of connections its pool is much faster than httpx's pool. The
-    connections belong to one event loop. Requests from another loop, e.g. of
-    ``asyncio.run`` in a thread, are passed to the connections' loop.
-    """
-
-    loop: asyncio.AbstractEventLoop | None = None
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; if the episode is over, return an error response instead."""
-        here = asyncio.get_running_loop()
-        if self.loop is None or self.loop.is_closed():
-            self.loop = here
-        if self.loop is here:
-            return await self._send(request)
-        sent = asyncio.run_coroutine_threadsafe(self._send_whole(request), self.loop)
-        return await asyncio.wrap_future(sent)
-
-    async def _send_whole(self, request: httpx.Request) -> httpx.Response:
-        response = await self._send(request)
-        content = await response.aread()
-        return httpx.Response(
-            response.status_code, headers=_of_plain(response.headers), content=content
-        )
-
-    async def _send(self, request: httpx.Request) -> httpx.Response:
-        if (known := _ANSWERED.get()) is not None:
-            return httpx.Response(known.status, content=known.body)
-        episode = _episode_of(request)
-        if episode is None:
-            return await super().handle_async_request(request)
-        if (refused := _refused(request, episode)) is not None:
-            return refused
-        response = await super().handle_async_request(request)
-        episode.answered += response.is_success
-        refusal = await response.aread() if response.status_code == 400 else b""
-        episode.overflowed = CONTEXT_LENGTH.encode() in refusal
-        return response
-
-
-class SyncEpisodeTransport(httpx.HTTPTransport):
-    """The sync version of EpisodeTransport, for threads with the episode's context."""
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; if the episode is over, return an error response instead."""
-        episode = _episode_of(request)
-        if episode is None:
-            return super().handle_request(request)
-        if (refused := _refused(request, episode)) is not None:
-            return refused
-        response = super().handle_request(request)
-        episode.answered += response.is_success
-        refusal = response.read() if response.status_code == 400 else b""
-        episode.overflowed = CONTEXT_LENGTH.encode() in refusal
-        return response
-
-
 class EpisodePosts:
-    """Sends requests to the current episode's path, without a general HTTP client.
+    """Sends requests to the current episode's path, over a worker's connections.
 
-    It works only in the event loop in which it was made.
+    So one client per worker serves all episodes: building an OpenAI client takes longer
+    than a request. The connections belong to one event loop. Requests from another
+    loop, e.g. of ``asyncio.run`` in a thread, are passed to it.
     """
 
     def __init__(self, blueprint: Blueprint) -> None:
         self._gateway = blueprint.gateway
         self._headers = {"Authorization": f"Bearer {blueprint.api_key}"}
         self._links = Links(None, _CONNECT_S)
-        self._loop = asyncio.get_running_loop()
-
-    @classmethod
-    def to(cls, blueprint: Blueprint) -> Self | None:
-        """Return an object for a gateway with plain HTTP; None for any other.
-
-        None, too, outside of an event loop.
-        """
-        is_in_loop = asyncio._get_running_loop() is not None
-        return cls(blueprint) if is_in_loop and Links.take(blueprint.gateway) else None
-
-    def is_usable(self) -> bool:
-        """Return whether the running event loop is that of the connections."""
-        return asyncio.get_running_loop() is self._loop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):  # no loop runs yet: that of the first request
+            self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -165,13 +94,58 @@ class EpisodePosts:
         self, episode: Episode, path: str, body: bytes, speaker: str | None
     ) -> WholeAnswer:
         """Send a request that the episode has counted, and note how it was answered."""
+        here = asyncio.get_running_loop()
+        if self._loop is None or self._loop.is_closed():
+            self._loop, self._links = here, Links(None, _CONNECT_S)
         named = {} if speaker is None else {"X-Agent-ID": speaker}
         url = self._gateway + episode.path + path
-        answer = await self._links.post(url, body, self._headers | named)
+        asked = self._links.post(url, body, self._headers | named)
+        if self._loop is here:
+            answer = await asked
+        else:
+            passed = asyncio.run_coroutine_threadsafe(asked, self._loop)
+            answer = await asyncio.wrap_future(passed)
         episode.answered += answer.is_success
         is_refused = answer.status == 400
         episode.overflowed = is_refused and CONTEXT_LENGTH.encode() in answer.body
         return answer
+
+
+class EpisodeTransport(httpx.AsyncBaseTransport):
+    """Sends ``/episode/...`` requests to the current episode's path."""
+
+    def __init__(self, posts: EpisodePosts) -> None:
+        self._posts = posts
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; if the episode is over, return an error response instead."""
+        answer = _ANSWERED.get()
+        if answer is None:
+            body = await request.aread()
+            answer = await self._posts.post(_path_of(request), body)
+        kept = {k: v for k, v in answer.headers.items() if k.lower() not in _OF_LENGTH}
+        return httpx.Response(answer.status, headers=kept, content=answer.body)
+
+
+class SyncEpisodeTransport(httpx.HTTPTransport):
+    """The sync version of EpisodeTransport, for threads with the episode's context."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request; if the episode is over, return an error response instead."""
+        episode = current_episode()
+        speaker, error = _begin_turn(episode, request.read())
+        if error is not None:
+            return httpx.Response(error.status, json=error.body)
+        path = episode.path.encode() + _path_of(request).encode()
+        request.url = request.url.copy_with(raw_path=path)
+        if speaker is not None:
+            request.headers.encoding = "utf-8"
+            request.headers["X-Agent-ID"] = speaker
+        response = super().handle_request(request)
+        episode.answered += response.is_success
+        refusal = response.read() if response.status_code == 400 else b""
+        episode.overflowed = CONTEXT_LENGTH.encode() in refusal
+        return response
 
 
 def answered(answer: WholeAnswer) -> AbstractContextManager[None]:
@@ -181,15 +155,19 @@ def answered(answer: WholeAnswer) -> AbstractContextManager[None]:
 
 def episode_client(blueprint: Blueprint) -> httpx.AsyncClient:
     """Return a client whose ``/episode`` requests go to the current episode's path."""
-    transport = EpisodeTransport(limits=_limits(blueprint), verify=_tls())
-    with suppress(RuntimeError):  # no loop runs yet: that of the first request
-        transport.loop = asyncio.get_running_loop()
-    return httpx.AsyncClient(transport=transport, timeout=None)
+    return client_of(EpisodePosts(blueprint))
+
+
+def client_of(posts: EpisodePosts) -> httpx.AsyncClient:
+    """Return a client whose ``/episode`` requests ``posts`` sends."""
+    return httpx.AsyncClient(transport=EpisodeTransport(posts), timeout=None)
 
 
 def sync_episode_client(blueprint: Blueprint) -> httpx.Client:
     """Return a sync client whose ``/episode`` requests go to the episode's path."""
-    transport = SyncEpisodeTransport(limits=_limits(blueprint), verify=_tls())
+    most = blueprint.connections
+    limits = httpx.Limits(max_connections=most, max_keepalive_connections=most)
+    transport = SyncEpisodeTransport(limits=limits, verify=_tls())
     return httpx.Client(transport=transport, timeout=None)
 
 
@@ -199,20 +177,8 @@ def _tls() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _of_plain(headers: httpx.Headers) -> list[tuple[str, str]]:
-    """Return the headers except those on the body's encoding or length."""
-    coded = ("content-encoding", "content-length", "transfer-encoding")
-    return [(key, value) for key, value in headers.multi_items() if key not in coded]
-
-
-def _limits(blueprint: Blueprint) -> httpx.Limits:
-    most = blueprint.connections
-    return httpx.Limits(max_connections=most, max_keepalive_connections=most)
-
-
-def _episode_of(request: httpx.Request) -> Episode | None:
-    is_ours = request.url.raw_path.startswith(PLACEHOLDER.encode())
-    return current_episode() if is_ours else None
+def _path_of(request: httpx.Request) -> str:
+    return request.url.raw_path.decode().removeprefix(PLACEHOLDER)
 
 
 def _begin_turn(episode: Episode, body: bytes) -> tuple[str | None, ApiError | None]:
@@ -226,19 +192,3 @@ def _begin_turn(episode: Episode, body: bytes) -> tuple[str | None, ApiError | N
         text = f"The rollout is over: {cut}."
         return speaker, ApiError(400, text, cut.reason.kind)
     return speaker, None
-
-
-def _refused(request: httpx.Request, episode: Episode) -> httpx.Response | None:
-    """Count a model call, and set the request's path and agent name.
-
-    Returns an error response if the episode is over, else None.
-    """
-    speaker, error = _begin_turn(episode, request.read())
-    if error is not None:
-        return httpx.Response(error.status, json=error.body)
-    path = request.url.raw_path.removeprefix(PLACEHOLDER.encode())
-    request.url = request.url.copy_with(raw_path=episode.path.encode() + path)
-    if speaker is not None:
-        request.headers.encoding = "utf-8"
-        request.headers["X-Agent-ID"] = speaker
-    return None

@@ -58,7 +58,7 @@ class GatewayChatOpenAI(ChatOpenAI):
         generate = super()._agenerate
         posts = self._posts
         body = None
-        if posts is not None and posts.is_usable():
+        if posts is not None:
             body = _json(self._get_request_payload(messages, stop=stop, **kwargs))
         if posts is None or body is None:
             return await generate(messages, stop, run_manager, **kwargs)
