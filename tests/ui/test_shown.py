@@ -1,16 +1,12 @@
 """Results print their verdict and their table, also as HTML for a notebook."""
 
-import io
 import re
 
 import pytest
 
 from agentgym.core.notebook import Shown
-from agentgym.evaluate import events
 from agentgym.evaluate.compare import compare
-from agentgym.evaluate.plain_progress import LinesProgress
 from agentgym.evaluate.rows import rows
-from agentgym.plugins.collect.batch import RolloutBatch
 from tests.ui import made_up
 
 BEFORE, AFTER = made_up.evaluation(0.2), made_up.evaluation(0.9)
@@ -48,24 +44,6 @@ def test_a_result_prints_its_verdict_and_the_values_of_the_terminal() -> None:
 def test_other_results_show_their_metrics(value: Shown, shown: str) -> None:
     assert shown in str(value)
     assert shown in cells(value)
-
-
-def test_a_comparison_says_which_side_is_better() -> None:
-    found = compare(BEFORE.metrics, AFTER.metrics)
-    assert "B is better (p " in str(found)
-    assert re.search(r"pass\^1 +\+\d+ points \[\+\d+, \+\d+\]", str(found))
-
-
-def test_a_batch_prints_its_summary() -> None:
-    batch = RolloutBatch([])
-    assert str(batch).startswith("0 rollouts: 0 succeeded")
-    assert batch._repr_html_() is None
-
-
-def test_a_run_ends_with_its_verdict() -> None:
-    out = io.StringIO()
-    LinesProgress(out)(events.Finished(tuple(RESULT.verdict)))
-    assert out.getvalue().startswith("Training helped: pass^1 ")
 
 
 class Theirs(Shown):

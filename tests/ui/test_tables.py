@@ -9,7 +9,6 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from agentgym.core.config import TrainingConfig
-from agentgym.evaluate import numbers
 from agentgym.evaluate.compare import measure_effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics, TaskResult
@@ -18,9 +17,8 @@ from agentgym.evaluate.rows import ledger_spans, rows
 from agentgym.evaluate.words import verdict_words
 from agentgym.plugins.view.report import render_report
 from agentgym.train.run_folder import RunFolder, metrics_line
-from agentgym.ui import words
 from agentgym.ui.run import result_view, run_view, success_chart, verdict_view
-from agentgym.ui.tables import metrics_view, plan_view
+from agentgym.ui.tables import plan_view
 from tests.evaluate.test_compare import measured
 from tests.ui import made_up
 
@@ -34,7 +32,7 @@ def shown(view: RenderableType, width: int = 100) -> str:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("width", [60, 72, 120])
+@pytest.mark.parametrize("width", [60, 120])
 def test_result_fits_any_width(width: int) -> None:
     text = shown(result_view(made_up.result().shown, RUN), width)
     lines = text.splitlines()
@@ -44,22 +42,6 @@ def test_result_fits_any_width(width: int) -> None:
     assert "52 % [48, 56]" in row
     assert "97 % [94, 100]" in row
     assert "+45" in row
-
-
-def test_all_metrics_are_compared() -> None:
-    labels = [row.label for row in rows(made_up.metrics(0.5), made_up.metrics(0.9))]
-    assert labels == [
-        "right tool",
-        "right arguments",
-        "pass^1",
-        "pass^4",
-        "tool reliability",
-        "reward",
-        "model calls",
-        "prompt tokens",
-        "sampled tokens",
-        "cost per task",
-    ]
 
 
 def test_a_dropped_rollout_is_no_gain() -> None:
@@ -86,12 +68,6 @@ def test_a_dropped_rollout_is_no_gain() -> None:
         assert "25 %" in f"{found['pass^3'].before} {found['pass^3'].after}"
 
 
-def test_one_attempt_per_task_has_no_second_pass_power() -> None:
-    metrics = made_up.metrics(0.5, k=1)
-    labels = [row.label for row in rows(metrics, metrics)]
-    assert labels.count("pass^1") == 1
-
-
 def test_gain_is_in_points_for_shares_and_per_cent_for_costs() -> None:
     found = {r.label: r for r in rows(made_up.metrics(0.5), made_up.metrics(0.9))}
     assert found["pass^1"].gain == "+40 points"
@@ -116,11 +92,6 @@ def test_unmeasured_reliability_is_not_called_zero() -> None:
     before = made_up.metrics(0.5).model_copy(update={"tool_reliability": nothing})
     row = {r.label: r for r in rows(before, made_up.metrics(0.9))}["tool reliability"]
     assert (row.before, row.gain) == ("not measured", "")
-
-
-def test_dropped_rollouts_are_shown() -> None:
-    metrics = made_up.metrics(0.5).model_copy(update={"dropped": 7})
-    assert "7 dropped" in shown(metrics_view("Baseline", metrics))
 
 
 def test_ledger_shows_reasons_and_whether_it_adds_up() -> None:
@@ -241,29 +212,6 @@ def test_report_is_markdown_with_everything() -> None:
         assert part in text
 
 
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [(0.0, "0 %"), (0.934, "93 %"), (0.9971, "99.7 %"), (1.0, "100 %")],
-)
-def test_percent_claims_no_perfection(share: float, text: str) -> None:
-    assert numbers.percent(share) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(-3, "0 s"), (45, "45 s"), (250, "4 min 10 s"), (7500, "2 h 5 min")],
-)
-def test_duration(seconds: float, text: str) -> None:
-    assert numbers.duration(seconds) == text
-
-
-def test_sparkline_rises_with_its_values() -> None:
-    assert words.sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
-    assert len(words.sparkline([float(i) for i in range(100)], 12)) == 12
-    assert words.sparkline([1.0], 12) == ""
-    assert set(words.sparkline([1.0, 1.0, 1.0], 3)) == {"▁"}
-
-
 def test_gains_on_the_same_tasks_are_paired() -> None:
     before, after = made_up.evaluation(0.4).metrics, made_up.evaluation(0.9).metrics
     found = {row.label: row for row in rows(before, after)}
@@ -286,7 +234,7 @@ def test_what_to_do_with_an_agent_depends_on_its_framework(
     assert f'"coding@1").{method}' in shown(result_view(result.shown, RUN))
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("width", [60, 120])
 def test_a_warm_start_has_a_column_of_its_own(width: int) -> None:
     plain = made_up.result()
     between = {"warm_start": made_up.metrics(0.8)}
@@ -308,7 +256,6 @@ def test_a_warm_start_has_a_column_of_its_own(width: int) -> None:
     ("after", "weights_step", "said"),
     [
         (3, 31, "Training added nothing beyond chance in 31 steps."),
-        (3, 0, "Training added nothing: its 31 steps did not do better on validation"),
         (4, 31, "Training added to the warm start's gain in 31 steps."),
         (1, 31, "Training took away some of the warm start's gain in 31 steps"),
     ],
@@ -339,7 +286,6 @@ def test_the_verdict_says_first_what_training_added_to_a_warm_start(
     ("tasks", "told"),
     [
         (3, "With 3 held-out tasks no change can be distinguished from chance"),
-        (12, "With 12 held-out tasks only large changes"),
         (24, ""),
     ],
 )
@@ -349,12 +295,6 @@ def test_few_held_out_tasks_are_said_to_show_little(tasks: int, told: str) -> No
     assert effect is not None
     said = verdict_words(effect)
     assert (told in said) if told else said.endswith(f"paired over {tasks} tasks).")
-
-
-def test_a_clear_result_of_few_tasks_is_not_called_unclear() -> None:
-    effect = measure_effect(measured(a=[0] * 12), measured(a=[4] * 12))
-    assert effect is not None
-    assert verdict_words(effect).endswith("paired over 12 tasks).")
 
 
 def test_the_form_of_calls_and_dropped_reasoning_are_in_the_plan_and_the_run(

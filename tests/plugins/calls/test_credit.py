@@ -7,7 +7,7 @@ import pytest
 
 from agentgym import tool
 from agentgym.core.needs import NeededCall
-from agentgym.core.tools import ToolOutcome, check_call, tool_specs
+from agentgym.core.tools import check_call, tool_specs
 from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall
 from agentgym.plugins.calls.credit import answer_credit
 
@@ -97,8 +97,3 @@ def test_calls_that_are_due_at_once_are_scored_together() -> None:
     assert both == 1.0
     assert credit([one], due, at_once=True) == 0.5
     assert credit([one, one, one], [FIND]) < 0.5, "more than was asked for"
-
-
-def test_a_call_that_failed_is_not_right() -> None:
-    assert check_call(SPECS, "find", '{"word": 7.5}')[0] is not ToolOutcome.OK
-    assert credit([("find", {"word": [7]})], [FIND]) < 1.0

@@ -77,25 +77,11 @@ async def test_a_trained_agent_answers_as_it_was_evaluated() -> None:
     assert agent.policy.closed
 
 
-async def test_calls_are_recorded_with_their_tokens() -> None:
-    batch = await run(Agent(calculate), "6 * 7", tools=["calculator"])
-    first, last = batch.trajectories[0].model_calls
-    assert bytes(last.response_ids).decode() == "It is 42."
-    assert last.logprobs == [0.0] * len(last.response_ids)
-    assert first.finish_reason == "tool_calls"
-
-
 async def test_every_call_has_a_random_stream_and_a_rollout_one_session() -> None:
     agent = Agent(calculate)
     await run(agent, "1 + 1", "1 + 1", tools=["calculator"])
     assert len({request.seed for request in agent.requests}) == 4
     assert len({request.session for request in agent.requests}) == 2
-
-
-async def test_settings_go_before_the_agents_own() -> None:
-    agent = Agent(lambda _: Reply("Yes."))
-    await run(agent, "Go.", temperature=0.0, max_tokens_per_step=9)
-    assert (agent.requests[0].temperature, agent.requests[0].max_tokens) == (0.0, 9)
 
 
 async def test_answers_end_at_a_stop_sequence() -> None:

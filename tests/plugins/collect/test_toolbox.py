@@ -1,8 +1,6 @@
 """Tools: bounded, confined, and one's own beside them."""
 
-import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -41,13 +39,9 @@ def made() -> Iterator[Maker]:
     [
         ("2 + 3 * 4", 14),
         ("-(2 ** 3) // 3", -3),
-        ("7 % 4 + 1 / 4", 3.25),
         ("sqrt(16) + max(1, 2, 3)", 7.0),
         ("round(pi, 2)", 3.14),
-        ("2 ** -1", 0.5),
-        (" 10**3 ", 1000),
         ("1 ** 999999999", 1),
-        ("log(8, 2)", 3.0),
     ],
 )
 def test_calculator_calculates(expression: str, value: float) -> None:
@@ -59,32 +53,17 @@ def test_calculator_calculates(expression: str, value: float) -> None:
     [
         "__import__('os').system('true')",
         "().__class__",
-        "x + 1",
         "'a' * 9",
-        "[1] * 9",
         "True + 1",
-        "1 if 2 else 3",
-        "(lambda: 1)()",
-        "1j",
         "9 ** 9 ** 9",
-        "2 ** 100000",
         "(2 ** 4000) * (2 ** 4000)",
         "(-8) ** 0.5",
         "1 / 0",
-        "1e308 * 10",
-        "10.0 ** 400",
         "1e999",
         "round(1, -999999999)",
         "sqrt(-1)",
-        "sqrt()",
-        "sqrt(x=1)",
-        "max()",
-        "2 ** 4000 / 1.5",
         "(" * 250 + "1" + ")" * 250,
-        "1 +",
         "",
-        "\0",
-        "1 << 3",
         "9" * 5000,
     ],
     ids=lambda text: text[:20],
@@ -107,16 +86,6 @@ async def test_bash_sees_the_files_and_keeps_what_it_changes(made: Maker) -> Non
     assert shown == "Adds."
     assert await bash(command="ls; cat b.txt") == "b.txt\nsrc\nnew"
     assert workspace.changed() == {"README": None, "b.txt": "new\n"}
-
-
-async def test_bash_keeps_large_files_as_they_were(made: Maker) -> None:
-    bash, workspace = made("bash")
-    large = "x" * 1_500_000
-    workspace.files["big.csv"] = large
-    assert await bash(command="ls; rm README") == "README\nbig.csv\nsrc"
-    assert await bash(command="echo more >> big.csv") == "(no output)"
-    assert workspace.files["big.csv"] == large
-    assert workspace.changed() == {"README": None, "big.csv": large}
 
 
 @pytest.mark.slow
@@ -157,15 +126,9 @@ async def test_editor_views_creates_replaces_and_inserts(made: Maker) -> None:
     [
         {"command": "view", "path": "/etc/passwd"},
         {"command": "view", "path": "../x"},
-        {"command": "view", "path": "none.py"},
         {"command": "view", "path": "README", "first_line": 9},
-        {"command": "view", "path": "README", "first_line": 2, "last_line": 1},
         {"command": "create", "path": "src/../../x", "file_text": ""},
-        {"command": "create", "path": "src", "file_text": ""},
-        {"command": "create", "path": "README/x", "file_text": ""},
-        {"command": "create", "path": "x" * 300, "file_text": ""},
         {"command": "create", "path": "x", "file_text": "x" * 300_000},
-        {"command": "create", "path": "x", "file_text": "\ud800"},
         {"command": "create", "path": "a\0b", "file_text": ""},
         {"command": "str_replace", "path": "README", "old_str": "", "new_str": "x"},
         {"command": "str_replace", "path": "src/app.py", "old_str": "a"},
@@ -213,21 +176,6 @@ async def test_own_tools_run_beside_the_loop_and_return_text() -> None:
     assert await other(number="4") == "8"
     with pytest.raises(ToolError, match="KeyError: 'Nowhere'"):
         await sync(city="Nowhere")
-
-
-async def test_sync_tools_that_hang_hold_up_no_other() -> None:
-    def wait(seconds: float) -> str:
-        """Wait."""
-        time.sleep(seconds)
-        return "done"
-
-    (slow,) = Toolbox({}, [wait]).bench({}).tools()
-    hanging = [asyncio.create_task(slow(seconds=60)) for _ in range(100)]
-    await asyncio.sleep(0)
-    assert await slow(seconds=0) == "done"
-    for task in hanging:
-        task.cancel()
-    await asyncio.gather(*hanging, return_exceptions=True)
 
 
 async def test_methods_of_an_object_are_tools() -> None:

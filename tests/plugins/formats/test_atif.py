@@ -83,20 +83,6 @@ def test_atif_has_every_step_with_its_results() -> None:
     assert "source_call_id" not in steps[5]["observation"]["results"][0]
 
 
-def test_steps_of_a_team_name_their_agent() -> None:
-    steps = [
-        ModelCall(messages=[ASKED], content="Ask b.", agent="lead"),
-        ModelCall(messages=[ASKED], content="Done.", agent="worker"),
-    ]
-    made = Trajectory(rollout_id="r", scenario="s", task_id="t", steps=[*steps])
-    (found,) = atif_records(made)
-    names = [step["extra"]["agent"] for step in found["steps"]]
-    assert names == ["lead", "lead", "worker", "worker"]
-    conversations = chat_records(made)
-    agents = [each["metadata"]["agent"] for each in conversations]
-    assert agents == ["lead", "worker"]
-
-
 def test_chat_messages_are_those_of_the_longest_conversation() -> None:
     (made,) = chat_records(rollout())
     roles = [message["role"] for message in made["messages"]]
@@ -109,7 +95,6 @@ def test_chat_messages_are_those_of_the_longest_conversation() -> None:
     ("name", "form"),
     [
         ("x.atif.json", "atif"),
-        ("x.atif.jsonl", "atif"),
         ("x.openai.jsonl", "openai"),
         ("atif.jsonl", "jsonl"),
     ],
@@ -128,12 +113,6 @@ def test_a_files_name_says_its_format(tmp_path: Path, name: str, form: str) -> N
         assert read_jsonl(tmp_path / name) == [rollout()]
 
 
-def test_a_rollout_that_never_asked_the_model_is_only_in_its_own_format() -> None:
-    made = Trajectory(rollout_id="r", scenario="s", task_id="t")
-    assert not atif_records(made)
-    assert not chat_records(made)
-
-
 def test_tasks_are_made_of_atif(tmp_path: Path) -> None:
     path = tmp_path / "x.atif.json"
     with TrajectoryWriter(path) as writer:
@@ -149,7 +128,6 @@ def test_tasks_are_made_of_atif(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("steps", "why"),
     [
-        (None, "its steps are not a list of objects"),
         ([1], "its steps are not a list of objects"),
         ([{"source": "agent"}], "a step has no message"),
     ],

@@ -89,10 +89,8 @@ def test_tests_without_a_reward_drop_the_rollout(tmp_path: Path) -> None:
     [
         (FILE, "FROM ubuntu\nRUN apt-get install gcc", "RUN apt-get"),
         (FILE, "FROM ghcr.io/x/y:1", "needs the image ghcr.io/x/y:1"),
-        (FILE, "FROM python\nWORKDIR /src", "working folder is /src"),
         ("environment/docker-compose.yaml", "", "several containers"),
         ("tests/test.sh", "curl x | sh", "tests/test.sh needs root or the network"),
-        ("task.toml", "[environment]\ngpus = 1", "needs a GPU"),
         ("task.toml", "=", "cannot be read"),
     ],
 )

@@ -8,8 +8,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from agentgym.core.tools import ToolOutcome
-from agentgym.core.trajectory import ToolCall, Trajectory
+from agentgym.core.trajectory import Trajectory
 from agentgym.errors import UsageError
 from agentgym.plugins.formats.inspect_log import write_log
 from tests.plugins.formats.test_atif import rollout
@@ -50,15 +49,6 @@ def test_a_log_has_each_rollout_as_an_epoch_of_its_task(tmp_path: Path) -> None:
     assert sample["messages"][2]["tool_calls"][0]["arguments"] == {"path": "a"}
     assert "not a JSON object" in sample["messages"][6]["tool_calls"][0]["parse_error"]
     assert sample["messages"][7]["error"]["message"] == "malformed"
-
-
-def test_a_fault_is_named(tmp_path: Path) -> None:
-    call = ToolCall(name="f", outcome=ToolOutcome.RAISED, fault="timeout")
-    made = Trajectory(rollout_id="r", scenario="s", task_id="a/b", steps=[call])
-    write_log(tmp_path / "y.eval", [made])
-    with ZipFile(tmp_path / "y.eval") as archive:
-        sample = json.loads(archive.read("samples/a_b_epoch_1.json"))
-    assert sample["messages"][0]["error"]["message"] == "timeout"
 
 
 def test_another_ending_is_refused(tmp_path: Path) -> None:

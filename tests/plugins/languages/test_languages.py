@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentgym.errors import SandboxError, SandboxUnavailableError
-from agentgym.sandbox import Argv, Program, RunTests, Sandbox, SandboxConfig, gives
+from agentgym.sandbox import Program, RunTests, Sandbox, SandboxConfig, gives
 from agentgym.sandbox.languages import toolchain
 from agentgym.sandbox.verdict import json_text, json_text_of
 
@@ -391,20 +391,6 @@ def test_packages_of_go_and_cargo(languages_sandbox: Sandbox) -> None:
         assert verdict, verdict
 
 
-def test_a_shell_finds_the_toolchains(languages_sandbox: Sandbox) -> None:
-    words = {
-        "javascript": "node --version",
-        "go": "go version",
-        "rust": "cargo -V",
-        "typescript": "tsc --version",
-        "java": "javac -version",
-        "cpp": "g++ --version",
-    }
-    for language in languages_sandbox.config.languages:
-        command = Argv(tuple(words[language].split()))
-        assert languages_sandbox.run_sync({}, command).ok
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [(1.0, "1"), (True, "true"), ((1, [2.5]), "[1, [2.5]]"), ({"b": 1, "a": None}, "")],
@@ -414,7 +400,7 @@ def test_one_text_for_equal_values(value: object, text: str) -> None:
     assert json_text_of(json.dumps(value)) == json_text(value)
 
 
-@pytest.mark.parametrize("text", ["", "NaN", "1e999", "[" * 90_000, "undefined", "1 2"])
+@pytest.mark.parametrize("text", ["", "NaN", "1e999", "1 2"])
 def test_no_text_for_other_than_json(text: str) -> None:
     assert json_text_of(text) is None
 
@@ -424,12 +410,6 @@ def test_a_sandbox_without_the_language_says_so(best_sandbox: Sandbox) -> None:
         best_sandbox.run_sync({"a.go": ""}, Program("a.go"))
     with pytest.raises(SandboxError, match=r"'a.txt' is not the path of a module"):
         best_sandbox.run_sync({"a.txt": ""}, Program("a.txt"))
-
-
-def test_bad_names_of_languages() -> None:
-    with pytest.raises(SandboxError, match="Unknown language 'cobol'"):
-        SandboxConfig(languages=("cobol",))
-    assert SandboxConfig(languages=("python",)).languages == ()
 
 
 def test_limits_are_raised_to_the_least(best_rung: str) -> None:
@@ -444,9 +424,6 @@ def test_limits_are_raised_to_the_least(best_rung: str) -> None:
     ("language", "program", "package"),
     [
         ("javascript", "node", "nodejs"),
-        ("go", "go", "golang-go"),
-        ("rust", "rustc", "rustc cargo gcc"),
-        ("java", "javac", "default-jdk-headless"),
         ("cpp", "g++", "g++"),
     ],
 )

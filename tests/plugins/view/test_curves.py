@@ -34,18 +34,6 @@ def lines(ask: Ask, by: str, name: str, run: str = "team") -> dict[Any, Any]:
     return {(row["name"], row["step"]): row[name] for row in answer["rows"]}
 
 
-def test_tokens_are_those_of_a_rollout_or_of_a_role_in_it(
-    ask: Ask, team: RunFolder
-) -> None:
-    assert [*lines(ask, "family", "tokens").values()] == [30, 60]
-    assert lines(ask, "roles", "tokens") == {
-        ("coder", 1): 20,
-        ("coder", 2): 50,
-        ("planner", 1): 10,
-        ("planner", 2): 10,
-    }
-
-
 def test_the_gap_is_a_mean_over_trained_tokens(ask: Ask, team: RunFolder) -> None:
     unmeasured = {**TRAINED, "spans": [[0, 3]]}
     second = {"rollout": "s00002-t000-00", "calls": [PLANNED, MASKED, unmeasured]}
@@ -123,15 +111,6 @@ def test_a_gap_that_is_recorded_before_the_rollouts_end_is_kept(
     assert [gap for (_, step), gap in found.items() if step == 3] == [
         pytest.approx(0.2)
     ]
-
-
-@pytest.mark.slow
-def test_a_run_that_did_not_record_them_has_no_such_lines(ask: Ask) -> None:
-    for by in ("family", "roles"):
-        assert {*lines(ask, by, "tokens", "demo").values()} == {None}
-        for name in ("gap", "entropy", "kl"):
-            assert {*lines(ask, by, name, "demo").values()} == {None}
-        assert {*lines(ask, by, "reward", "demo").values()} == {0.2}
 
 
 def test_curves_by_role_count_a_rollout_for_each_role(

@@ -4,7 +4,6 @@ import re
 from dataclasses import asdict
 from pathlib import Path
 
-from agentgym.cli.main import main
 from agentgym.evaluate.metrics import Metrics, TaskResult
 from agentgym.plugins.view.report import (
     fallen_families,
@@ -74,10 +73,6 @@ def test_wording_that_lost_right_calls_is_quoted() -> None:
     assert "| lint/0 | 100 % | 25 % | Ascertain \\| &lt;b>the&lt;/b> faults" in text
 
 
-def test_a_run_in_which_nothing_fell_says_so_once() -> None:
-    assert worse_parts(made_up.result()) == []
-
-
 def test_the_page_needs_nothing_else_and_runs_nothing() -> None:
     report = render_report(made_up.result())
     page = html_page(report, run_pictures(made_up.result(), STEPS))
@@ -116,12 +111,3 @@ def test_a_run_without_a_result_shows_its_curves(tmp_path: Path) -> None:
     page = run_html(run, "killed")
     assert "its status is killed" in page
     assert "<svg" in page
-
-
-def test_the_command_writes_the_page(tmp_path: Path) -> None:
-    make_run(tmp_path / "demo", result=True)
-    page = tmp_path / "demo.html"
-    words = ["runs", "show", "demo", "--output", str(tmp_path), "--html", str(page)]
-    assert main(words) == 0
-    assert "<h2>Settings</h2>" in page.read_text()
-    assert main([*words[:-1], str(tmp_path / "none" / "a.html")]) == 2

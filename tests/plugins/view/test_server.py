@@ -380,12 +380,10 @@ def test_a_run_with_settings_of_another_version_is_shown(
     [
         (lambda result: json.dumps(result | {"newer": 1}), "newer: Extra inputs"),
         (lambda r: json.dumps(r.pop("saved") and r), "saved: Field required"),
-        (lambda result: "null", "it: Input should be a valid dictionary"),
         (lambda result: '{"scenario": "cod', ""),
-        (lambda result: "\xff\xfe", ""),
         (lambda result: "", ""),
     ],
-    ids=["newer", "older", "not a result", "cut", "not UTF-8", "empty"],
+    ids=["newer", "older", "cut", "empty"],
 )
 def test_a_run_is_shown_without_a_result_that_cannot_be_read(
     ask: Ask, run: RunFolder, change: Callable[[Any], str], why: str
