@@ -24,8 +24,8 @@ from agentgym.evaluate.words import p_words, share_span
 from agentgym.ui.layout import ByWidth, grid, headed, indent
 from agentgym.ui.run import comparison_table, roles_view
 
+# Maximum number of rows in a table of task families (kinds of tasks) or of tools.
 _MOST_ROWS = 24
-"""Maximum number of rows in a table of task families (kinds of tasks) or of tools."""
 
 
 def evaluation_view(found: Evaluation) -> RenderableType:

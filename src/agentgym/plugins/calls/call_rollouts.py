@@ -47,21 +47,21 @@ from agentgym.train.warm_start.plans import (
     requested,
 )
 
+# Share of right answers after which rollouts are whole episodes again.
 ENOUGH_RIGHT = 0.9
-"""Share of right answers after which rollouts are whole episodes again."""
+# Weight of the newest step in that share: a step has few tasks.
 _NEWEST = 0.3
-"""Weight of the newest step in that share: a step has few tasks."""
+# Number of steps for which a task that comes back has the same place.
 _SAME_PLACE = 8
-"""Number of steps for which a task that comes back has the same place."""
+# Most tokens of an answer in words: its first one decides against a call.
 _WORDS_TOKENS = 8
-"""Most tokens of an answer in words: its first one decides against a call."""
+# An answer ends at this multiple of the right one's tokens, plus this number.
 _LONGER = 1.5, 16
-"""An answer ends at this multiple of the right one's tokens, plus this number."""
+# Number of training tasks whose calls are timed, as many attempts as in a step.
 _TIMED = 4
-"""Number of training tasks whose calls are timed, as many attempts as in a step."""
+# Time of a step of single calls, relative to the usual assumption that an update takes
+# as long as its rollouts: an answer's prompt is as long as an episode's.
 _UPDATE = 1.5
-"""Time of a step of single calls, relative to the usual assumption that an update takes
-as long as its rollouts: an answer's prompt is as long as an episode's."""
 _PART = "call"  # the name of the credit in a reward's parts
 UNREACHED = Reason(
     kind="place not reached", detail="the agent did not ask for the call there"

@@ -6,13 +6,12 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.tools import MALFORMED_CALL, ToolSpec, same_arguments
 from agentgym.core.trajectory import ModelCall, ToolCall, Trajectory
 
+# Credit of a call that can be read; that names an offered tool; that names the right
+# tool; at most for its arguments, by their share that is right; if all of it is right.
+#
+# A bare right-or-wrong reward makes a small model answer in words: where words are due
+# they are often right, where a call is due it is mostly wrong.
 READABLE, OFFERED, RIGHT_TOOL, ARGUMENTS, RIGHT = 0.05, 0.1, 0.3, 0.4, 1.0
-"""Credit of a call that can be read; that names an offered tool; that names the right
-tool; at most for its arguments, by their share that is right; if all of it is right.
-
-A bare right-or-wrong reward makes a small model answer in words: where words are due
-they are often right, where a call is due it is mostly wrong.
-"""
 Specs = Mapping[str, ToolSpec]
 
 

@@ -18,6 +18,7 @@ from agentgym.core.trajectory import ModelCall, Trajectory
 _SHOWN = 60
 
 
+# The ways in which a prompt can lose context.
 LossKind = Literal[
     "missing",
     "altered",
@@ -29,7 +30,6 @@ LossKind = Literal[
     "result_without_call",
     "tokens_broken",
 ]
-"""The ways in which a prompt can lose context."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class ContextLoss:
         return f"call {self.call}{where}: {self.detail}"
 
 
+# The fields `message`, `kind` and `detail` of each ContextLoss.
 Losses = Iterator[tuple[int | None, LossKind, str]]
-"""The fields ``message``, ``kind`` and ``detail`` of each ContextLoss."""
 
 
 def check_continuity(trajectory: Trajectory) -> list[ContextLoss]:

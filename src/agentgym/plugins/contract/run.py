@@ -30,8 +30,8 @@ from agentgym.scenarios.task_lists import tasks_to_measure
 from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.trainer import Trainer
 
+# Settings that a saved agent brings, without which its replay is not the same.
 _OF_SAVED = ("framework", "agent", "prompts")
-"""Settings that a saved agent brings, without which its replay is not the same."""
 
 
 def run_contract(

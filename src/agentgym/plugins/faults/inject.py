@@ -24,10 +24,10 @@ from agentgym.core.tools import (
 from agentgym.plugins.faults.group import FaultSettings
 from agentgym.scenarios.base import Environment, Scenario
 
+# Name of the set of held-out tasks whose tools fail now and then.
 WITH_FAULTS = "with faults"
-"""Name of the set of held-out tasks whose tools fail now and then."""
+# End of the id of a task whose tools fail now and then.
 MARK = "+faults"
-"""End of the id of a task whose tools fail now and then."""
 _OF_TASKS = ("calculate_reward", "needed_calls", "judge_changes")
 _TEXTS = {
     "timeout": "Error: the tool did not answer in time.",

@@ -22,6 +22,7 @@ from agentgym.core.formats.literals import Unreadable, read_literal, skip_space
 from agentgym.errors import first_problem
 from agentgym.scenarios.tool_tasks.lines import BrokenLineError, shown
 
+# By type of JSON schemas: these data sets' names of it, and Python's types.
 _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     "string": ("str string", (str,)),
     "integer": ("int integer", (int,)),
@@ -30,7 +31,6 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     "array": ("list array tuple set", (list,)),
     "object": ("dict object", (dict,)),
 }
-"""By type of JSON schemas: these data sets' names of it, and Python's types."""
 _TYPES = {word: kind for kind, (words, _) in _KINDS.items() for word in words.split()}
 _WORD = re.compile(r"\w+")
 _TOOL_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
@@ -123,8 +123,8 @@ class _Conversation(BaseModel):
         return self.system or next(said, "")
 
 
+# Parses the calls in an agent's message.
 _Read = Callable[[str, Sequence[_Function]], list[_Call]]
-"""Parses the calls in an agent's message."""
 
 
 def as_task_line(record: dict[str, Any]) -> dict[str, Any]:

@@ -28,12 +28,12 @@ from agentgym.scenarios.base import Environment, Scenario, own_environment
 
 TASK, CONFIG, TEST = "instruction.md", "task.toml", "tests/test.sh"
 _HIDDEN = ".harbor"
+# Links in the sandbox's root, by their names.
 _LINKS = {
     "/app": "/workspace",
     "/tests": f"/workspace/{_HIDDEN}/tests",
     "/logs": f"/workspace/{_HIDDEN}/logs",
 }
-"""Links in the sandbox's root, by their names."""
 _REWARDS = (
     f"{_HIDDEN}/logs/verifier/reward.txt",
     f"{_HIDDEN}/logs/verifier/reward.json",

@@ -107,10 +107,10 @@ def read_scores(completion: dict[str, Any], labels: Sequence[str]) -> list[Score
     ]
 
 
+# Name of the reward part that holds the judge's ranking.
 PART = "judge"
-"""Name of the reward part that holds the judge's ranking."""
+# Maximum tokens of a judge's answer, including a reasoning model's reasoning.
 MOST_ANSWER = 4_096
-"""Maximum tokens of a judge's answer, including a reasoning model's reasoning."""
 FEW = "fewer than two attempts that the check accepts"
 ALIKE = "its attempts are alike"
 NO_ROOM = "a rejected attempt has as much reward as an accepted one"
@@ -124,8 +124,8 @@ CAP = "the judge's cost limit was reached"
 
 _IN_FLIGHT = 8
 _TIMEOUT_S = 180.0
+# Assumed characters per token in estimates; the cost limit assumes only two.
 _CHARACTERS = 4
-"""Assumed characters per token in estimates; the cost limit assumes only two."""
 _SHOWN = 300
 
 

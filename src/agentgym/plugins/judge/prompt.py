@@ -15,12 +15,12 @@ from typing import Any
 from agentgym.core.trajectory import ModelCall, Trajectory
 from agentgym.security.redaction import Redactor
 
+# Maximum characters of all attempts in a request; beyond it, middle parts are cut.
 MOST_CHARACTERS = 60_000
-"""Maximum characters of all attempts in a request; beyond it, middle parts are cut."""
 _MOST_OF_TEXT = 3_000
 _TOOLS = 40
+# Characters that end a line but are not escaped by JSON, with their escapes.
 _BREAKS = {place: f"\\u{place:04x}" for place in (0x85, 0x2028, 0x2029)}
-"""Characters that end a line but are not escaped by JSON, with their escapes."""
 
 _SYSTEM = """\
 You compare attempts of an assistant at one task, and score each from 0 to 1.

@@ -16,8 +16,8 @@ from agentgym.plugins.judge.group import JudgeSettings
 from agentgym.plugins.judge.group_judge import MOST_ANSWER, GroupJudge
 from agentgym.plugins.judge.prompt import MOST_CHARACTERS
 
+# Assumed characters per token, to estimate the price.
 _CHARACTERS = 4
-"""Assumed characters per token, to estimate the price."""
 _NEEDS_MODEL = ("rubric", "price_in", "price_out", "max_cost")
 _MOST_RUBRIC = 2**16
 

@@ -29,11 +29,11 @@ from agentgym.sandbox.language import (
 from agentgym.sandbox.launch import published
 
 _HERE = Path(__file__).parent
+# Options of the virtual machine: small, and quick to start.
 _JVM = (
     *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
     *("-XX:ReservedCodeCacheSize=64m", "-Xmx512m"),
 )
-"""Options of the virtual machine: small, and quick to start."""
 
 
 class Compiled(Language):

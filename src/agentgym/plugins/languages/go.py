@@ -25,6 +25,7 @@ from agentgym.sandbox.launch import published
 
 _TEST = re.compile(r"^func (Test[^a-z\s(]?\w*)\(\w* ?\*testing\.T\)", re.MULTILINE)
 _PACKAGE = re.compile(r"^package\s+(\w+)", re.MULTILINE)
+# Packages of Go's standard library that are compiled once, for all executions.
 _STANDARD = """
 bufio bytes cmp container/heap container/list container/ring context crypto/md5
 crypto/sha1 crypto/sha256 encoding/base64 encoding/binary encoding/csv encoding/hex
@@ -33,7 +34,6 @@ math/bits math/cmplx math/rand math/rand/v2 os path path/filepath reflect regexp
 runtime/debug slices sort strconv strings sync sync/atomic testing testing/quick
 text/tabwriter text/template time unicode unicode/utf16 unicode/utf8
 """
-"""Packages of Go's standard library that are compiled once, for all executions."""
 _VARIABLES = {
     "CGO_ENABLED": "0",
     "GO111MODULE": "",

@@ -14,6 +14,7 @@ from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import needs_of
 
+# For each class of tool calls, the sentence that the page shows.
 WORDS = {
     CallClass.INVENTED_TOOL: "This tool does not exist.",
     CallClass.MALFORMED: "The call could not be read.",
@@ -31,7 +32,6 @@ WORDS = {
     CallClass.UNNEEDED: "The task does not need it.",
     CallClass.UNJUDGED: "The needed calls of this task are not known.",
 }
-"""For each class of tool calls, the sentence that the page shows."""
 _HARMLESS = {CallClass.OWN, CallClass.RIGHT, CallClass.UNJUDGED, CallClass.FAULT}
 _NEEDLESS = {CallClass.REPEATED, CallClass.UNNEEDED}
 STOPPED = "The agent stopped before it made this call."

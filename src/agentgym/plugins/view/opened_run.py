@@ -238,8 +238,8 @@ def _tokenizer(run: RunFolder) -> tuple[Any, str]:
     return None, "The model's tokenizer is not in the run's folder."
 
 
+# Placeholder in the command, which the user replaces by a model's name.
 MODEL = "MODEL"
-"""Placeholder in the command, which the user replaces by a model's name."""
 
 
 def replay_command(config: Mapping[str, Any], task: Mapping[str, Any]) -> str:
@@ -434,11 +434,11 @@ def _shares(metrics: Metrics) -> dict[str, Any]:
     return {**found, **sizes, "dropped": metrics.dropped}
 
 
+# Files whose change is one of a run's steps, or of its rollouts.
 _FILES = {
     "steps": ("run.json", "metrics.jsonl", "result.json"),
     "rollouts": ("rollouts.db", "rollouts.db-wal", CREDIT_FILE),
 }
-"""Files whose change is one of a run's steps, or of its rollouts."""
 _READ_S = 0.15  # most time that a request reads new rollouts
 _WHOLE_S = 600.0
 _NO_STORE = (

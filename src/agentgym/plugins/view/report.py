@@ -37,8 +37,8 @@ from agentgym.ui.reports import (
 )
 from agentgym.ui.words import trained_words
 
+# Name of the held-out set of tasks whose wording does not occur in training.
 UNUSUAL = "out-of-vocabulary"
-"""Name of the held-out set of tasks whose wording does not occur in training."""
 _MOST = 10
 _MOST_TEXT = 160
 _WIDTH, _HEIGHT = 520, 200

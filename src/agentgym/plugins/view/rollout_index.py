@@ -19,6 +19,7 @@ from agentgym.rollout.store.reader import StoreReader
 from agentgym.rollout.store.records import ATTEMPT_FAILED, MODEL_REQUEST, RolloutState
 from agentgym.train.run_folder import CREDIT_FILE
 
+# Columns of the table of rollouts, with their types.
 SHOWN = {
     "rollout_id": "TEXT UNIQUE",
     "place": "INTEGER",
@@ -44,14 +45,13 @@ SHOWN = {
     "roles": "TEXT",
     "instruction": "TEXT",
 }
-"""Columns of the table of rollouts, with their types."""
 # The roles of all model calls in order, and the text to search.
 _COLUMNS = {**SHOWN, "speakers": "TEXT", "words": "TEXT"}
 FACETS = ("phase", "split", "held_out", "step", "family", "level", "outcome", "reason")
+# Columns whose filter keeps the rows with a given value.
 EQUAL = (*FACETS, "task_id", "task_group")
-"""Columns whose filter keeps the rows with a given value."""
+# Columns with several values per row; a filter keeps rows that have a given value.
 LISTED = ("rules", "roles")
-"""Columns with several values per row; a filter keeps rows that have a given value."""
 
 TRAIN = "train"
 _SCORED = ("succeeded", "failed")
@@ -105,10 +105,10 @@ _RATIOS = {
 }
 
 Row = dict[str, Any]
+# A rollout's id, and the columns `_LEARNED` of each model call, or None.
 Credit = tuple[str, Sequence[Sequence[float] | None]]
-"""A rollout's id, and the columns ``_LEARNED`` of each model call, or None."""
+# A role, its number of model calls, and that of sampled tokens if it is known.
 Turn = tuple[str, int, int | None]
-"""A role, its number of model calls, and that of sampled tokens if it is known."""
 
 
 class RolloutIndex:

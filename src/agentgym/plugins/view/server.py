@@ -30,6 +30,7 @@ from agentgym.rollout.gateway.protocol import GatewaySettings, reply
 from agentgym.train.run_folder import RunFolder
 
 TOKEN_HEADER = "x-agentgym-token"
+# Response headers that forbid inline scripts, other hosts, and embedding the page.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; "
     "style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -40,7 +41,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Response headers that forbid inline scripts, other hosts, and embedding the page."""
 _API = "/api/"
 
 
@@ -92,10 +92,10 @@ _TYPES = {
     "svg": "image/svg+xml",
 }
 _BARE = b'from"preact"'
+# Replaces `from"preact"` in scripts: a browser needs a path, not a package name.
 _RESOLVED = b'from"./preact.mjs"'
-"""Replaces ``from"preact"`` in scripts: a browser needs a path, not a package name."""
+# Files of a run from which its row in the list is made.
 _LISTED = ("run.json", "result.json")
-"""Files of a run from which its row in the list is made."""
 _GONE = (
     "It was removed, or lies in another folder: go back to the list of runs, or start "
     "`agentgym view --output FOLDER`."
@@ -104,8 +104,8 @@ _MOST_ROWS = 500
 _PAGING = ("sort", "offset", "limit")
 
 
+# The usual port of the viewer, so that links to its pages stay valid.
 PORT = 8642
-"""The usual port of the viewer, so that links to its pages stay valid."""
 
 
 def kept_token() -> str:
@@ -254,8 +254,8 @@ class ViewServer:
 
 
 _RUN = "/api/runs/{run}"
+# A function that reads data of a run; it gets the query, and a rollout's id or "".
 _Read = Callable[[OpenedRun, Mapping[str, str], str], Any]
-"""A function that reads data of a run; it gets the query, and a rollout's id or ""."""
 _OF_RUN: dict[str, _Read] = {
     "": lambda run, query, name: run.page(),
     "/curves": lambda run, query, name: run.curves(query.get("by", "family")),
