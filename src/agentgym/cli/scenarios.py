@@ -99,7 +99,7 @@ def check(
     if as_json:
         print_json({"scenario": name, "passed": not failed, "tripwires": findings})
     else:
-        from agentgym.ui.checks import tripwires_view
+        from agentgym.ui.layout import tripwires_view
 
         progress_console().print(tripwires_view(findings))
     if failed:

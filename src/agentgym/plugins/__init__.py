@@ -65,8 +65,8 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
         # Functions that return a trajectory as records, each a line of a file.
         "agentgym.trajectory_formats": {
-            "atif": f"{_HERE}.formats.atif:atif_records",
-            "openai": f"{_HERE}.formats.chat:chat_records",
+            "atif": f"{_HERE}.formats.exports:atif_records",
+            "openai": f"{_HERE}.formats.exports:chat_records",
         },
         # Functions that convert a line without ``instruction`` to a tasks file's line.
         "agentgym.task_formats": {
@@ -74,7 +74,7 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
         # Functions that write trajectories to a whole file.
         "agentgym.exports": {
-            "inspect": f"{_HERE}.formats.inspect_log:write_log",
+            "inspect": f"{_HERE}.formats.exports:write_log",
         },
         # Groups of a run's settings.
         "agentgym.settings": {
@@ -131,12 +131,12 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "formats": f"{_HERE}.formats:CARDS",
         },
         "agentgym.judge": {
-            "is_judged": f"{_HERE}.judge.settings:is_judged",
-            "located": f"{_HERE}.judge.settings:located",
-            "check": f"{_HERE}.judge.settings:check_judge",
-            "open": f"{_HERE}.judge.settings:open_judge",
-            "plan_words": f"{_HERE}.judge.settings:plan_words",
-            "judging_words": f"{_HERE}.judge.settings:judging_words",
+            "is_judged": f"{_HERE}.judge.group_judge:is_judged",
+            "located": f"{_HERE}.judge.group_judge:located",
+            "check": f"{_HERE}.judge.group_judge:check_judge",
+            "open": f"{_HERE}.judge.group_judge:open_judge",
+            "plan_words": f"{_HERE}.judge.group_judge:plan_words",
+            "judging_words": f"{_HERE}.judge.group_judge:judging_words",
         },
         # The kind of training rollouts: episodes or single calls.
         "agentgym.sampling": {

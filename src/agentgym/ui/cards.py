@@ -11,9 +11,8 @@ from agentgym.core.components import tokens_name
 from agentgym.core.json_schema import properties
 from agentgym.core.task import Split
 from agentgym.evaluate.numbers import duration, number, plural
-from agentgym.ui.layout import grid, indent
+from agentgym.ui.layout import grid, indent, trained_words
 from agentgym.ui.tables import comparison_view
-from agentgym.ui.words import trained_words
 
 if TYPE_CHECKING:
     from agentgym.rollout.inspection import AgentReport, RoleFound

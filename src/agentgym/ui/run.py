@@ -22,8 +22,7 @@ from agentgym.evaluate.shown import (
 )
 from agentgym.scenarios.packs import shown_name
 from agentgym.train.run_folder import RunFolder
-from agentgym.ui.layout import ByWidth, grid, headed, indent
-from agentgym.ui.words import trained_words
+from agentgym.ui.layout import ByWidth, grid, headed, indent, trained_words
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ROWS = 4

@@ -12,9 +12,8 @@ from agentgym.evaluate.ranker import plan_words
 from agentgym.evaluate.rows import USUAL, compared, over, values
 from agentgym.evaluate.shown import WARM
 from agentgym.train.places import Elsewhere
-from agentgym.ui.layout import grid, indent
+from agentgym.ui.layout import grid, indent, trained_words
 from agentgym.ui.run import compared_view
-from agentgym.ui.words import trained_words
 
 _UPLOADS = 12
 

@@ -23,8 +23,8 @@ from agentgym.evaluate.plain_progress import (
 )
 from agentgym.evaluate.rows import BRIEF
 from agentgym.train.interrupts import keyboard_interrupts
+from agentgym.ui.layout import sparkline
 from agentgym.ui.tables import metrics_view, plan_view
-from agentgym.ui.words import sparkline
 
 _WORST = 3  # number of families to name
 _ENDS_PHASE = (

@@ -9,7 +9,7 @@ from agentgym import tool
 from agentgym.core.needs import NeededCall
 from agentgym.core.tools import check_call, tool_specs
 from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall
-from agentgym.plugins.calls.credit import answer_credit
+from agentgym.plugins.calls.call_rollouts import answer_credit
 
 
 class Shop:

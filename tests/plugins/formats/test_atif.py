@@ -17,8 +17,7 @@ from agentgym.core.trajectory import (
     Trajectory,
 )
 from agentgym.errors import UsageError
-from agentgym.plugins.formats.atif import atif_records
-from agentgym.plugins.formats.chat import chat_records
+from agentgym.plugins.formats.exports import atif_records, chat_records
 from agentgym.plugins.logs import from_logs
 from agentgym.rollout import TrajectoryWriter, read_jsonl
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import UsageError
-from agentgym.plugins.formats.inspect_log import write_log
+from agentgym.plugins.formats.exports import write_log
 from tests.plugins.formats.test_atif import rollout
 
 _READ = """

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentgym.core.trajectory import ModelCall, Reason, ToolCall
-from agentgym.plugins.judge.prompt import (
+from agentgym.plugins.judge.group_judge import (
     MOST_CHARACTERS,
     JudgeQuestion,
     question,

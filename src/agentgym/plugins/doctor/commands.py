@@ -27,7 +27,7 @@ def doctor(
     missing: list[str] = []
     if run is None:
         from agentgym.plugins.doctor.machine import check_machine
-        from agentgym.ui.checks import checks_view
+        from agentgym.ui.layout import checks_view
 
         body = checks = list(check_machine())
         view = checks_view((c.name, c.state, c.detail) for c in checks)

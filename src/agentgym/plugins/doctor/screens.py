@@ -10,7 +10,7 @@ from agentgym.evaluate.numbers import plural
 from agentgym.evaluate.rows import ledger_lines, ledger_spans, metrics_lines
 from agentgym.plugins.doctor.evidence import Evidence
 from agentgym.plugins.doctor.run import Obstacle
-from agentgym.ui.checks import STYLES
+from agentgym.ui.layout import STYLES
 from agentgym.ui.run import roles_view
 
 

@@ -28,6 +28,7 @@ from agentgym.rollout.store.reader import StoreReader
 from agentgym.train.result import TrainingResult, use_of, weights_words
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.status import bill
+from agentgym.ui.layout import trained_words
 from agentgym.ui.reports import (
     confusion_parts,
     effect_parts,
@@ -35,7 +36,6 @@ from agentgym.ui.reports import (
     html_page,
     table,
 )
-from agentgym.ui.words import trained_words
 
 # Name of the held-out set of tasks whose wording does not occur in training.
 UNUSUAL = "out-of-vocabulary"

@@ -1,8 +1,10 @@
-"""write_log: rollouts as a log file of inspect_ai, which ``inspect view`` shows.
+"""Trajectories in formats of other tools: ATIF, chat messages, logs of inspect_ai.
 
-A file ``x.eval`` is a ZIP archive with a header, a summary of each sample and the
-samples, in version 2 of the format (``inspect_ai.log``). A sample is a rollout; the
-rollouts of a task are its epochs.
+The Agent Trajectory Interchange Format is RFC 0001 of Harbor; this is version 1.7, with
+tool calls, their results, token ids and log-probabilities. Chat messages are the
+fine-tuning format of OpenAI and of Hugging Face's trainers. A log of inspect_ai is a
+ZIP archive with a header, a summary of each sample and the samples, in version 2 of the
+format. A sample is a rollout; the rollouts of a task are its epochs.
 """
 
 import json
@@ -13,15 +15,160 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
+from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import ToolOutcome, parse_arguments
-from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall, Trajectory
+from agentgym.core.trajectory import (
+    ModelCall,
+    RequestedCall,
+    ToolCall,
+    Trajectory,
+)
 from agentgym.errors import UsageError
-from agentgym.plugins.formats.chat import about
 from agentgym.rollout.store.records import content_text
 from agentgym.security.redaction import Redactor
 from agentgym.version import __version__
 
+ATIF = "ATIF-v1.7"
+
+
+def atif_records(made: Trajectory) -> list[dict[str, Any]]:
+    """Return a trajectory as one ATIF object; none without a model call."""
+    steps = list(_steps(made))
+    if not steps:
+        return []
+    first = made.model_calls[0]
+    agent: dict[str, Any] = {"name": made.scenario or "agent", "version": __version__}
+    if first.tools:
+        agent["tool_definitions"] = first.tools
+    numbers = made.stats()
+    totals: dict[str, Any] = {"total_steps": len(steps)}
+    if not numbers.uncounted_calls:
+        totals["total_prompt_tokens"] = numbers.prompt_tokens
+        totals["total_completion_tokens"] = numbers.response_tokens
+    found = {
+        "schema_version": ATIF,
+        "session_id": made.rollout_id,
+        "trajectory_id": f"{made.rollout_id}/{made.attempt}",
+        "agent": agent,
+        "steps": [{"step_id": n, **step} for n, step in enumerate(steps, 1)],
+        "final_metrics": totals,
+        "extra": about(made),
+    }
+    return [found]
+
+
+def _steps(made: Trajectory) -> Iterator[dict[str, Any]]:
+    """Yield ATIF steps: for each model call, its new messages, then the call itself."""
+    results = iter(_atif_results(made))
+    for step, messages in made.new_messages():
+        if isinstance(step, ToolCall):
+            continue
+        for message in messages:
+            role = message.get("role")
+            if role in ("system", "developer", "user"):
+                source = "user" if role == "user" else "system"
+                text = content_text(message.get("content")) or ""
+                yield {"source": source, "message": text, **_of_team(step)}
+        yield _agent_step(step, next(results))
+
+
+def _atif_results(made: Trajectory) -> list[list[ToolCall]]:
+    """Return, for each model call, the tool calls that ran before the next one."""
+    found: list[list[ToolCall]] = []
+    for step in made.steps:
+        if isinstance(step, ModelCall):
+            found.append([])
+        elif found:
+            found[-1].append(step)
+    return found
+
+
+def _agent_step(call: ModelCall, ran: list[ToolCall]) -> dict[str, Any]:
+    step: dict[str, Any] = {"source": "agent", "message": call.content or ""}
+    if call.tool_calls:
+        step["tool_calls"] = [_atif_call(each) for each in call.tool_calls]
+    ids = {each.id for each in call.tool_calls}
+    if ran:
+        step["observation"] = {"results": [_atif_result(each, ids) for each in ran]}
+    metrics: dict[str, Any] = {}
+    if counts := call.token_counts:
+        metrics["prompt_tokens"], metrics["completion_tokens"] = counts
+    if call.response_ids:
+        metrics["prompt_token_ids"] = call.prompt_ids
+        metrics["completion_token_ids"] = call.response_ids
+        metrics["logprobs"] = call.logprobs
+    if metrics:
+        step["metrics"] = metrics
+    return {**step, "llm_call_count": 1, **_of_team(call)}
+
+
+def _atif_call(asked: RequestedCall) -> dict[str, Any]:
+    arguments = parse_arguments(asked.arguments)
+    made = {"tool_call_id": asked.id, "function_name": asked.name}
+    if arguments is None:  # the format allows only objects
+        return {**made, "arguments": {}, "extra": {"malformed": asked.arguments}}
+    return {**made, "arguments": arguments}
+
+
+def _atif_result(ran: ToolCall, ids: set[str]) -> dict[str, Any]:
+    extra = {"tool": ran.name, "outcome": ran.outcome.value}
+    made: dict[str, Any] = {"content": ran.result, "extra": extra}
+    return {"source_call_id": ran.id, **made} if ran.id in ids else made
+
+
+def _of_team(call: ModelCall) -> dict[str, Any]:
+    return {} if call.agent == DEFAULT_AGENT else {"extra": {"agent": call.agent}}
+
+
+def chat_records(made: Trajectory) -> list[dict[str, Any]]:
+    """Return each conversation of a trajectory as a record of ``messages``."""
+    return list(_conversations(made))
+
+
+def _conversations(made: Trajectory) -> Iterator[dict[str, Any]]:
+    by_agent: dict[str, list[ModelCall]] = {}
+    for call in made.model_calls:
+        by_agent.setdefault(call.agent, []).append(call)
+    for agent, calls in by_agent.items():
+        for call in _last_of_each(calls):
+            said: dict[str, Any] = {"role": "assistant", "content": call.content}
+            if call.tool_calls:
+                said["tool_calls"] = [each.to_openai() for each in call.tool_calls]
+            record: dict[str, Any] = {"messages": [*call.messages, said]}
+            if call.tools:
+                record["tools"] = call.tools
+            yield record | {"metadata": {"agent": agent, **about(made)}}
+
+
+def _last_of_each(calls: list[ModelCall]) -> Iterator[ModelCall]:
+    """Yield the last model call of each conversation."""
+    for place, call in enumerate(calls):
+        before = len(call.messages)
+        if not any(
+            len(later.messages) > before and later.messages[:before] == call.messages
+            for later in calls[place + 1 :]
+        ):
+            yield call
+
+
+def about(made: Trajectory) -> dict[str, Any]:
+    """Return the facts about a rollout besides its steps, e.g. its reward."""
+    kept = made.model_dump(
+        mode="json",
+        include={
+            *("rollout_id", "attempt", "scenario", "task_id", "family", "level"),
+            *("group", "reward", "reward_parts", "success", "right_tool"),
+            *("right_arguments", "status", "reason", "duration_s"),
+        },
+    )
+    return {key: value for key, value in kept.items() if value not in (None, "", {})}
+
+
 _SCORER = "success"
+_SUMMARISED = (
+    *("id", "epoch", "input", "target", "scores", "metadata", "uuid"),
+    *("total_time", "working_time", "model_usage"),
+)
 _STOPS = {"stop": "stop", "tool_calls": "tool_calls", "length": "max_tokens"}
 
 
@@ -149,11 +296,9 @@ def _sample(made: Trajectory, epoch: int) -> dict[str, Any]:
 
 
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
-    names = [*("id", "epoch", "input", "target", "scores", "metadata", "uuid")]
-    names += ["total_time", "working_time", "model_usage"]
     error = sample["error"]
     return {
-        **{name: sample[name] for name in names},
+        **{name: sample[name] for name in _SUMMARISED},
         "error": error and error["message"],
         "completed": True,
         "message_count": len(sample["messages"]),
@@ -162,19 +307,15 @@ def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 def _messages(made: Trajectory) -> Iterator[dict[str, Any]]:
     """Yield the messages of a rollout, each once, with the tools' results."""
-    known: dict[str, int] = {}
-    number = 0
-    for step in made.steps:
-        number += 1
+    for number, (step, messages) in enumerate(made.new_messages(), 1):
         if isinstance(step, ToolCall):
-            yield _result(step, f"{made.rollout_id}-{number}")
+            yield _inspect_result(step, f"{made.rollout_id}-{number}")
             continue
-        for message in step.messages[known.get(step.agent, 0) :]:
+        for message in messages:
             if message.get("role") in ("system", "developer", "user"):
                 role = "user" if message["role"] == "user" else "system"
                 text = content_text(message.get("content")) or ""
                 yield {"role": role, "content": text, "source": "input"}
-        known[step.agent] = len(step.messages)
         yield _said(step, f"{made.rollout_id}-{number}")
 
 
@@ -184,19 +325,19 @@ def _said(step: ModelCall, identity: str) -> dict[str, Any]:
         "role": "assistant",
         "source": "generate",
         "content": step.content or "",
-        "tool_calls": [_call(each) for each in step.tool_calls] or None,
+        "tool_calls": [_inspect_call(each) for each in step.tool_calls] or None,
         "model": f"agentgym/{step.agent}",
     }
 
 
-def _call(asked: RequestedCall) -> dict[str, Any]:
+def _inspect_call(asked: RequestedCall) -> dict[str, Any]:
     arguments = parse_arguments(asked.arguments)
     problem = f"not a JSON object: {asked.arguments}" if arguments is None else None
     call = {"id": asked.id, "type": "function", "function": asked.name}
     return {**call, "arguments": arguments or {}, "parse_error": problem}
 
 
-def _result(ran: ToolCall, identity: str) -> dict[str, Any]:
+def _inspect_result(ran: ToolCall, identity: str) -> dict[str, Any]:
     error = None
     if ran.outcome is not ToolOutcome.OK:
         error = {"type": "unknown", "message": ran.fault or ran.outcome.value}
