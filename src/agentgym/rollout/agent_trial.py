@@ -67,11 +67,7 @@ class TrialCalls:
     """
 
     def __init__(
-        self,
-        most_turns: int,
-        *,
-        addressee: str,
-        right: Mapping[str, Mapping[str, Any]],
+        self, most_turns: int, *, addressee: str, right: Mapping[str, Mapping[str, Any]]
     ) -> None:
         self._most_calls = most_turns - 1
         self._addressee = addressee

@@ -20,12 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.security.files import make_private_folder, private
-from agentgym.security.redaction import (
-    Redactor,
-    beginning,
-    get_logger,
-    without_secrets,
-)
+from agentgym.security.redaction import Redactor, beginning, get_logger, without_secrets
 
 FILE = "audit.jsonl"
 # Name of the log of rented machines, on the computer that rents them. `FILE` is

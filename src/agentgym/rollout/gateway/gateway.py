@@ -49,11 +49,7 @@ from agentgym.rollout.gateway.remote import (
     ProviderUpstream,
     RemoteUpstream,
 )
-from agentgym.rollout.gateway.upstream import (
-    CallOutcome,
-    PolicyUpstream,
-    Upstream,
-)
+from agentgym.rollout.gateway.upstream import CallOutcome, PolicyUpstream, Upstream
 from agentgym.rollout.prompt_overrides import Wording
 from agentgym.rollout.store.records import (
     MODEL_REQUEST,
@@ -362,10 +358,7 @@ class Gateway:
             store, takes_models=served is None, deletes=self._trained is None
         )
         self._listener = Listener(
-            [
-                *self._proxy.routes(),
-                *map(self._kept, handlers.routes()),
-            ],
+            [*self._proxy.routes(), *map(self._kept, handlers.routes())],
             self._settings,
             keys=Keys(self.api_key, for_agents=True),
             name="agentgym-gateway",

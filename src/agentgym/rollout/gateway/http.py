@@ -274,12 +274,10 @@ class RouteTable:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    parts, end = [], 0
-    for name in _NAME.finditer(path):
-        parts += [re.escape(path[end : name.start()]), f"(?P<{name[1]}>"]
-        parts += [name[2] or "[^/]+", ")"]
-        end = name.end()
-    return re.compile("".join([*parts, re.escape(path[end:])]))
+    def group(name: re.Match[str]) -> str:
+        return f"(?P<{name[1]}>{name[2] or '[^/]+'})"
+
+    return re.compile(_NAME.sub(group, path))
 
 
 def _checked(found: Names) -> Names:
@@ -431,8 +429,7 @@ class Listener:
 
     async def _serve(self) -> None:
         server = web.ServerRunner(
-            HttpServer(self._answer, self._settings),
-            shutdown_timeout=self._grace_s,
+            HttpServer(self._answer, self._settings), shutdown_timeout=self._grace_s
         )
         self._loop = asyncio.get_running_loop()
         async with self._during:

@@ -513,7 +513,8 @@ def _whole(
     sent: Exchange, status: int, payload: bytes, tried: str
 ) -> tuple[CallOutcome, str | None]:
     """Return the outcome of an answer without streaming, and its problem or None."""
-    overflow = overflow_message(payload) if status == 400 else None
+    if status == 400 and (overflow := overflow_message(payload)) is not None:
+        raise ContextLengthError(overflow)
     if status >= 500 and tried:
         error = ApiError(status, tried, "upstream_error", "server_error")
         return sent.refusal(error), None
@@ -522,15 +523,10 @@ def _whole(
     try:
         body = load_json(payload)
         what = "a completion"
-        has_error = isinstance(body, dict) and isinstance(body.get("error"), dict)
-        if overflow is not None and has_error:  # keep the server's message
-            shown = engine_error(ContextLengthError(overflow))
-            passed_on = orjson.dumps(shown.body)
-            return sent.answer(body, passed_on, status, code=shown.code), None
         if isinstance(body, dict):
             said = Completion(body)
             problem = (said.problem or said.length_problem) if is_good else None
-            if problem is None and overflow is None:
+            if problem is None:
                 answer = sent.answer(body, payload, status, is_whole=True)
                 if not is_good:  # keep the server's message
                     clean = Redactor.of_environment().written(payload.decode())
@@ -538,8 +534,6 @@ def _whole(
                 return answer, None
     except ValueError as error:
         problem = str(error)
-    if overflow is not None:
-        raise ContextLengthError(overflow)
     why = f" ({problem})" if problem else ""
     text = beginning(payload.decode(errors="replace"), 200)
     problem = f"{status}, not {what}{why}"

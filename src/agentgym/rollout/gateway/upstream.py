@@ -256,15 +256,13 @@ class Exchange:
         status: int = 200,
         *,
         is_whole: bool = False,
-        code: str | None = None,
     ) -> CallOutcome:
         """Convert the model's answer, or its error, to a CallOutcome.
 
         ``response`` is the parsed body, and ``payload`` has the bytes to send to the
         agent. With ``is_whole``, these bytes are the whole body, and are recorded; else
-        ``response`` is recorded. If ``code`` is not None, it is recorded as the error's
-        code. Routed experts (the experts that a MoE model used for each token) are
-        recorded, but not sent to the agent.
+        ``response`` is recorded. Routed experts (the experts that a MoE model used for
+        each token) are recorded, but not sent to the agent.
         """
         choices = response.get("choices")
         routes = [
@@ -290,8 +288,6 @@ class Exchange:
             "finish_reason": Completion(response).choice.get("finish_reason"),
             "agent": self.call.agent,
         }
-        if code is not None:
-            record["error_code"] = code
         return CallOutcome(payload, orjson.dumps(record), status)
 
     def refusal(self, error: ApiError, *, has_begun: bool = False) -> CallOutcome:

@@ -141,9 +141,7 @@ class RecordedCall:
     def error(self) -> dict[str, Any]:
         """OpenAI's error object; empty if there is none."""
         error = self.completion.body.get("error")
-        found = error if isinstance(error, dict) else {}
-        code = self.data.get("error_code")
-        return found if code is None else {**found, "code": code}
+        return error if isinstance(error, dict) else {}
 
     @property
     def server(self) -> dict[str, Any]:

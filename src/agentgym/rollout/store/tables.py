@@ -32,7 +32,7 @@ _OPENED = frozenset(
 _LABELS = frozenset(
     {
         *("agent", "charged", "code", "created", "created_at", "duration_ms"),
-        *("duration_s", "error_code", "family", "finish_reason", "group"),
+        *("duration_s", "family", "finish_reason", "group"),
         *("http_status", "id", "index", "is_train", "kind", "last_attempt_id"),
         *("latency_ms", "level", "model", "model_version", "name", "outcome", "role"),
         *("right_arguments", "right_tool", "rollout_id", "scenario", "seed", "split"),

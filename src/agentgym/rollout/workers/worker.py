@@ -151,12 +151,7 @@ _MOST_STATE_BYTES = 200_000
 class Worker:
     """Runs episodes until it is stopped, all with the same ``agent``."""
 
-    def __init__(
-        self,
-        spec: WorkerSpec,
-        scenario: Scenario,
-        agent: AgentLoop,
-    ) -> None:
+    def __init__(self, spec: WorkerSpec, scenario: Scenario, agent: AgentLoop) -> None:
         self._spec = spec
         self._scenario = scenario
         self._agent = agent
