@@ -22,8 +22,7 @@ from agentgym.sandbox import launch
 from agentgym.sandbox.commands import Job, SandboxConfig, SandboxResult, complete
 from agentgym.sandbox.filter import build_filter
 from agentgym.sandbox.guest.box import remove_tree
-from agentgym.sandbox.guest.settings import Rung, ZygoteSettings
-from agentgym.sandbox.guest.zygote import killed_at_limit
+from agentgym.sandbox.guest.settings import Rung, ZygoteSettings, killed_at_limit
 from agentgym.sandbox.languages import toolchain
 from agentgym.sandbox.launch import (
     INSIDE,

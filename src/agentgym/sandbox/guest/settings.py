@@ -1,6 +1,7 @@
-"""Define the settings that both the host and the code in the sandbox use."""
+"""Define settings and functions that the host and the code in the sandbox use."""
 
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from typing import Self
 
@@ -158,3 +159,9 @@ class ZygoteSettings:
         fields["rung"] = RUNGS[fields["rung"]]
         fields["limits"] = Limits(**fields["limits"])
         return cls(**fields)
+
+
+def killed_at_limit(deaths: int) -> int:
+    """Return the number of processes killed at a control group's memory limit."""
+    words = os.pread(deaths, 4096, 0).split()
+    return int(words[words.index(b"oom_kill") + 1])

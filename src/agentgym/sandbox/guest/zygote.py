@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from . import box, child, libc
 from .confine import become
-from .settings import ZygoteSettings
+from .settings import ZygoteSettings, killed_at_limit
 
 _PRELOAD = """
 argparse collections collections.abc contextlib copy csv dataclasses datetime decimal
@@ -163,12 +163,6 @@ class ProcessWatch:
                     if settings.identity in (None, os.stat(f"/proc/{name}").st_uid):
                         found.append(int(name))
         return found
-
-
-def killed_at_limit(deaths: int) -> int:
-    """Return the number of processes killed at a control group's memory limit."""
-    words = os.pread(deaths, 4096, 0).split()
-    return int(words[words.index(b"oom_kill") + 1])
 
 
 def _look(pid: int) -> _Process:
