@@ -2,40 +2,33 @@
 
 from agentgym.scenarios.packs import ScenarioCard
 
+_FAST, _SLOW = "10 to 20 minutes on 2 cores", "about 25 minutes on 2 cores"
+_WARM = "about 10 minutes on 2 cores, with a warm start"
+
+
+def _card(
+    name: str, about: str, time: str, level: str = "intermediate"
+) -> ScenarioCard:
+    kind = "".join(map(str.capitalize, name.split("_")))
+    target = f"{__name__}.{name}.scenario:{kind}Scenario"
+    return ScenarioCard(name, about, level, time, target)
+
+
 CARDS = [
-    ScenarioCard(
+    _card(
         "coding",
         "Find, read, edit, test and repair code in a small Python package.",
+        _FAST,
         "beginner",
-        "10 to 20 minutes on 2 cores",
-        "agentgym.packs.coding.scenario:CodingScenario",
     ),
-    ScenarioCard(
-        "code_review",
-        "Review small Python packages and report defects.",
-        "intermediate",
-        "10 to 20 minutes on 2 cores",
-        "agentgym.packs.code_review.scenario:CodeReviewScenario",
-    ),
-    ScenarioCard(
-        "qa_testing",
-        "Write tests that kill mutants of Python code.",
-        "intermediate",
-        "10 to 20 minutes on 2 cores",
-        "agentgym.packs.qa_testing.scenario:QaTestingScenario",
-    ),
-    ScenarioCard(
+    _card("code_review", "Review small Python packages and report defects.", _FAST),
+    _card("qa_testing", "Write tests that kill mutants of Python code.", _FAST),
+    _card(
         "customer_support",
         "Help a shop's customers with orders, refunds and complaints.",
-        "intermediate",
-        "about 25 minutes on 2 cores",
-        "agentgym.packs.customer_support.scenario:CustomerSupportScenario",
+        _SLOW,
     ),
-    ScenarioCard(
-        "flight_booking",
-        "Search, book, change and cancel flights by the rules.",
-        "intermediate",
-        "about 10 minutes on 2 cores, with a warm start",
-        "agentgym.packs.flight_booking.scenario:FlightBookingScenario",
+    _card(
+        "flight_booking", "Search, book, change and cancel flights by the rules.", _WARM
     ),
 ]

@@ -93,10 +93,7 @@ def _longest_line(source: str) -> int:
 
 @lru_cache(_REMEMBERED)
 def meaning(source: str) -> str | None:
-    """Return the syntax tree, without layout and comments, as text.
-
-    None if it is broken.
-    """
+    """Return the syntax tree as text, without layout; None if it is broken."""
     try:
         return ast.dump(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

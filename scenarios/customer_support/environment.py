@@ -155,11 +155,7 @@ class Customer:
         return text
 
     def _after_statement(self, kinds: Sequence[str]) -> str | None:
-        """Return the reply to a message without a question.
-
-        It is a needed fact that the message mentions, else "sorry?" once, or the next
-        request.
-        """
+        """Return a needed fact that a statement mentions, "sorry?", or a request."""
         about = [kind for kind in kinds if kind in self._open]
         if about:
             return self._state(about[0])
@@ -207,13 +203,9 @@ class SupportEnvironment(RecordingEnvironment[Books]):
         """Return the customer's reply to an answer; None ends the conversation."""
         return self._customer.reply(message)
 
-    def snapshot(self) -> dict[str, list[list[Any]]]:
+    def end_state(self) -> dict[str, list[list[Any]]]:
         """Return the database rows that are compared with a task's goal, by table."""
         return snapshot(self._database)
-
-    def end_state(self) -> dict[str, list[list[Any]]]:
-        """Return the database rows for people to read; the same as :meth:`snapshot`."""
-        return self.snapshot()
 
     def close(self) -> None:
         """Close the database in memory, which deletes it."""
@@ -372,12 +364,8 @@ class SupportEnvironment(RecordingEnvironment[Books]):
         items = self._database.rows(
             "SELECT * FROM items WHERE order_id = ?", order["id"]
         )
-        names = [
-            f"{item['quantity']} {item['name']}"
-            if item["quantity"] > 1
-            else item["name"]
-            for item in items
-        ]
+        counts = [f"{i['quantity']} " if i["quantity"] > 1 else "" for i in items]
+        names = [count + i["name"] for count, i in zip(counts, items, strict=True)]
         shown = {
             "order_id": order["id"],
             "status": order["status"],

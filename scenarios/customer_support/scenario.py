@@ -55,7 +55,7 @@ def score(
     missing = not_made(plan, attempts.done, matches)
     made = len(plan) - len(missing)
     spare = SPARE_CALLS[task.level]
-    state = environment.snapshot()
+    state = environment.end_state()
     success = (
         state == task.goal["state"]
         and (not missing or not task.goal["every_step"])

@@ -301,18 +301,13 @@ class _FewProblems(RewardPart[SubmittedCode]):
     def _added(self, code: SubmittedCode) -> list[Severity]:
         """Return the severity of each problem that the initial code did not have."""
         changed = _changed(code, self.name)
-        before = Counter(
-            (found.path, found.rule)
-            for found in find_problems(code.start, self.kinds)
-            if found.path in changed
-        )
+        known = find_problems(code.start, self.kinds)
+        before = Counter((found.path, found.rule) for found in known)
         added: list[Severity] = []
         for found in find_problems(code.files, self.kinds):
-            if found.path not in changed:
-                continue
             if before[found.path, found.rule]:
                 before[found.path, found.rule] -= 1
-            else:
+            elif found.path in changed:
                 added.append(found.severity)
         return added
 
@@ -368,10 +363,7 @@ class Complexity(RewardPart[SubmittedCode]):
 
 
 def _by_name(text: str) -> dict[str, int]:
-    """Return each function's complexity.
-
-    ``{"": VERY_COMPLEX}`` if the code does not parse.
-    """
+    """Return each function's complexity; a high one if the code does not parse."""
     try:
         return {name: complexity for name, _, complexity in complexities(text)}
     except ValueError:

@@ -30,8 +30,15 @@ CREATE TABLE IF NOT EXISTS answers (
 );
 CREATE INDEX IF NOT EXISTS answers_by_use ON answers (used);
 """
+_FORGET = """
+DELETE FROM answers WHERE key IN (
+    SELECT key FROM (
+        SELECT key, sum(bytes) OVER (ORDER BY used DESC) AS kept FROM answers
+    ) WHERE kept > ?
+);
+"""
 _BUSY_S = 5.0
-_SPARE, _AT_ONCE = 0.1, 16
+_SPARE = 0.1
 _SAME_ANSWER = frozenset({"seed", "user"})
 
 
@@ -129,12 +136,8 @@ class AnswerCache:
     def _make_room(self) -> None:
         """Delete the least recently used answers until a tenth of the limit is free."""
         with self._lock, self._guarded():
+            self._file.execute(_FORGET, (self._most * (1 - _SPARE),))
             self._bytes = self._count()
-            while self._bytes > self._most * (1 - _SPARE):
-                oldest = "SELECT key FROM answers ORDER BY used LIMIT ?"
-                sql = f"DELETE FROM answers WHERE key IN ({oldest})"
-                self._file.execute(sql, (_AT_ONCE,))
-                self._bytes = self._count()
 
     def _count(self) -> int:
         sql = "SELECT coalesce(sum(bytes), 0) FROM answers"

@@ -145,10 +145,7 @@ class ChatTemplate:
         *,
         prompt: bool = True,
     ) -> str:
-        """Render :meth:`prepared_all` messages.
-
-        ``prompt`` adds the begin of an answer.
-        """
+        """Render :meth:`prepared_all` messages; ``prompt`` begins an answer."""
         try:
             return self._render(list(messages), list(tools), prompt=prompt)
         except Exception as error:  # templates may raise any exception
@@ -162,9 +159,8 @@ class ChatTemplate:
         If it takes only one tool call per answer, an answer with several is split into
         several answers.
         """
-        if not self.form.one_call:
-            return list(map(self.prepared, messages))
-        return list(map(self.prepared, _one_by_one(messages)))
+        single = _one_by_one(messages) if self.form.one_call else messages
+        return list(map(self.prepared, single))
 
     def prepared(self, message: Message) -> Message:
         """Convert a message to the form that the template takes."""
@@ -292,10 +288,7 @@ def _short_id(call_id: Any) -> str:
 
 
 class FormReport(NamedTuple):
-    """How a model writes tool calls and keeps reasoning.
-
-    ``name`` is empty if unknown.
-    """
+    """How a model writes tool calls and keeps reasoning; ``name`` may be empty."""
 
     name: str
     drops_reasoning: bool = False

@@ -56,10 +56,7 @@ def model_source(model: str) -> str:
 
 
 def new_rank(model: str, lora_rank: int | None) -> int:
-    """Return the rank of a new adapter to train; 0 for no new adapter.
-
-    None as ``lora_rank`` means 0 for nano and 16 for other models.
-    """
+    """Return the rank of a new adapter, by default 16; 0 for none, as for nano."""
     if lora_rank is not None:
         return lora_rank
     return 0 if model == NANO else DEFAULT_RANK
@@ -117,10 +114,7 @@ def name_base(folder: Path) -> None:
 
 
 def base_folder(source: str, *, fetch: bool = False) -> Path | None:
-    """Return the folder with a model's ``config.json``.
-
-    None if it is not on this machine.
-    """
+    """Return the folder with ``config.json``; None if it is not on this machine."""
     adapter = held_adapter(Path(source))
     if adapter is not None:
         base = read_json(adapter / ADAPTER_FILE).get(_BASE)

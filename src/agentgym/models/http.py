@@ -9,7 +9,6 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Self
 from urllib.parse import urlsplit
@@ -92,10 +91,7 @@ class Replicas:
     trains: bool = False
 
     def headers_of(self, url: str) -> dict[str, str] | None:
-        """Return the header with the key.
-
-        None without a key, or with one in the URL.
-        """
+        """Return the header with the key; None without one, or with one in the URL."""
         host = url.partition("//")[2].partition("/")[0]
         if "@" in host or not self.api_key:
             return None
@@ -209,10 +205,7 @@ class ServerPool:
             self._on_out(server)
 
     def is_gone(self, server: Server) -> None:
-        """Record that nothing listens at a server's address.
-
-        It may come back with other weights.
-        """
+        """Record that nothing listens at an address: other weights may come back."""
         if self.replicas.trains and server.has_answered and not server.is_barred:
             server.is_barred = True
             self._take_out(server, _BARRED)
@@ -575,14 +568,8 @@ def overflow_message(body: bytes) -> str | None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Parse ``Retry-After``, a number or a date, as seconds; return 0 without it."""
-    said = headers.get("Retry-After", "")
+    """Return the seconds of ``Retry-After``; 0 without it, or for a date."""
     try:
-        return max(0.0, float(said))
+        return max(0.0, float(headers.get("Retry-After", "")))
     except ValueError:
-        pass
-    try:
-        until = parsedate_to_datetime(said).timestamp()
-    except (ValueError, TypeError):
         return 0.0
-    return max(0.0, until - time.time())

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, ValidationError
 from agentgym.core.openai import Completion
 from agentgym.core.trajectory import RequestedCall
 from agentgym.errors import ReplyError, first_problem
+from agentgym.security.redaction import quoted
 
 Llm = Callable[..., Awaitable[Any]]
 """Type of a model function, ``async def llm(messages, **options)``.
@@ -17,8 +18,6 @@ Llm = Callable[..., Awaitable[Any]]
 It returns a text, an OpenAI-style message, or a whole chat completion, whose tokens are
 recorded. ``options`` may be ``tools``, ``max_tokens``, ``temperature`` and ``stop``.
 """
-
-_SHOWN = 120
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def read_reply(value: Any, *, step: int = 0) -> ModelReply:
         completion = Completion(value)
         message = completion.choice.get("message")
         if not isinstance(message, dict):
-            raise ReplyError(f"the completion has no message: {_quoted(value)}")
+            raise ReplyError(f"the completion has no message: {quoted(value)}")
         ids = completion.response_ids
         recorded = {
             "prompt_ids": completion.prompt_ids,
@@ -72,7 +71,7 @@ def read_reply(value: Any, *, step: int = 0) -> ModelReply:
     if isinstance(value, dict) and ("content" in value or "tool_calls" in value):
         return _read_message(value, step, {}, None)
     raise ReplyError(
-        f"the model returned {_quoted(value)}, which is neither text nor a message "
+        f"the model returned {quoted(value)}, which is neither text nor a message "
         "with content or tool_calls"
     )
 
@@ -85,7 +84,7 @@ def _read_message(
     except ValidationError as error:
         raise ReplyError(
             f"the model's message is malformed at {first_problem(error)}: "
-            f"{_quoted(message)}"
+            f"{quoted(message)}"
         ) from None
     content = read.content
     if isinstance(content, list):
@@ -110,8 +109,3 @@ def _as_text(arguments: str | dict[str, Any] | None) -> str:
     if isinstance(arguments, dict):
         return json.dumps(arguments, default=str)
     return arguments or ""
-
-
-def _quoted(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

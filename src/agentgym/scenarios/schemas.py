@@ -28,8 +28,6 @@ def spec_of_openai(tool: Any) -> ToolSpec:
     text = function.get("description") or ""
     if fault := name_fault(name):
         raise ValueError(f"its name is {name!r}: {fault}")
-    if not isinstance(text, str):
-        raise ValueError(f"the description of {name!r} is {text!r}, not a text")
     schema = function.get("parameters") or {}
     objects = ("object", ["object"])
     if not isinstance(schema, Mapping) or schema.get("type", "object") not in objects:
@@ -50,7 +48,7 @@ def spec_of_openai(tool: Any) -> ToolSpec:
             f"the parameters of {name!r} refer to {error.ref!r}, which is not in them; "
             "nothing is fetched"
         ) from None
-    return ToolSpec(name, text, model_of_schema(name, whole))
+    return ToolSpec(name, str(text), model_of_schema(name, whole))
 
 
 def spec_of_model(name: str, description: str, model: type[BaseModel]) -> ToolSpec:

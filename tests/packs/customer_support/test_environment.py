@@ -91,7 +91,7 @@ def test_refunds_are_for_delivered_orders_once_in_time_and_not_too_large() -> No
     assert '"refunded": "yes"' in opened.get_order("12")
     with pytest.raises(RuleViolation, match="refunded before"):
         opened.refund_order("12", 20.5)
-    assert opened.snapshot()["refunds"] == [["12", 20.5]]
+    assert opened.end_state()["refunds"] == [["12", 20.5]]
 
 
 def test_a_number_that_the_customer_made_up_is_not_the_agents_mistake() -> None:
@@ -122,4 +122,4 @@ def test_no_other_amount_is_refunded(amount: float) -> None:
     opened = verified()
     with pytest.raises(ToolError, match="total"):
         opened.refund_order("12", amount)
-    assert opened.snapshot()["refunds"] == []
+    assert opened.end_state()["refunds"] == []

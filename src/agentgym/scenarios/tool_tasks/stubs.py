@@ -37,10 +37,7 @@ def result_schema(tool: Tool) -> Schema | None:
 
 @lru_cache(maxsize=1024)
 def returns(function: Callable[..., Any]) -> Schema | None:
-    """Return the JSON schema of a function's annotated result.
-
-    None for text or unknown.
-    """
+    """Return the JSON schema of a function's result; None for text or unknown."""
     try:
         hint = get_type_hints(function).get("return")
         if hint in (None, str, Any, type(None)):
