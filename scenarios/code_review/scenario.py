@@ -1,7 +1,6 @@
 """CodeReviewScenario: find planted defects, and report their files and lines."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +11,6 @@ from agentgym.packs.coding import functions, projects
 from agentgym.packs.coding.environment import (
     ProjectScenario,
     ReadableProject,
-    ReadingBooks,
 )
 from agentgym.packs.coding.families import (
     ProjectFamily,
@@ -39,19 +37,13 @@ Reported = tuple[str, int, str]
 """Path, line and kind of a problem that the agent reported."""
 
 
-@dataclass
-class ReviewBooks(ReadingBooks):
-    """Record of an episode: the calls, the files read or linted, and the reports."""
-
-    linted: set[str] = field(default_factory=set)
-    reports: list[Reported] = field(default_factory=list)
-
-
-class ReviewEnvironment(ReadableProject[ReviewBooks]):
+class ReviewEnvironment(ReadableProject):
     """A small Python project to review; the agent cannot change it."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
-        super().__init__(files, ReviewBooks())
+        super().__init__(files)
+        self.linted: set[str] = set()
+        self.reports: list[Reported] = []
 
     def shown(self, name: str) -> str:
         """Return the text of a file, with a number before each line."""
@@ -64,7 +56,7 @@ class ReviewEnvironment(ReadableProject[ReviewBooks]):
         name = self.call["path"] = self.workspace.resolve(path)
         files = self._below(name)
         found = [f for f in find_problems(files) if is_worth_a_line(f)]
-        self.books.linted |= files.keys()
+        self.linted |= files.keys()
         lines = [_line(each) for each in found[:_MOST_FINDINGS]]
         if len(found) > len(lines):
             lines.append(f"({len(found) - len(lines)} more; check single files)")
@@ -76,13 +68,13 @@ class ReviewEnvironment(ReadableProject[ReviewBooks]):
     ) -> str:
         """Report a problem at a line of a file."""
         name = self.call["path"] = self.workspace.file(path)
-        if name not in self.books.read | self.books.linted:
+        if name not in self.files_read | self.linted:
             self.forbid(f"look at {name} before you report.")
         if not 1 <= line <= self.workspace.files[name].count("\n"):
             raise ToolError(f"{name} has no line {line}.")
-        if any(report[:2] == (name, line) for report in self.books.reports):
+        if any(report[:2] == (name, line) for report in self.reports):
             raise ToolError(f"line {line} of {name} is reported already.")
-        self.books.reports.append((name, line, kind))
+        self.reports.append((name, line, kind))
         return f"Reported line {line} of {name}."
 
     def _below(self, name: str) -> dict[str, str]:
@@ -123,7 +115,7 @@ _MOST_ERRORS = 6
 _LOOK = 0.5
 
 
-def score(task: Task, books: ReviewBooks, trajectory: Trajectory) -> Reward:
+def score(task: Task, environment: ReviewEnvironment, trajectory: Trajectory) -> Reward:
     """Score a finished review.
 
     In a success, the agent reported every planted bug and security problem by file,
@@ -136,12 +128,12 @@ def score(task: Task, books: ReviewBooks, trajectory: Trajectory) -> Reward:
     linting all requested files earns up to 0.225 / n. Each false report costs 0.15, so
     reporting every line does not pay.
     """
-    attempts = Attempts.of(books, trajectory)
+    attempts = Attempts.of(environment.books, trajectory)
     needed = [tool for tool, _ in task.goal["plan"]]
     defects = {tuple(defect) for defect in task.goal["defects"]}
-    reports = set(books.reports)
+    reports = set(environment.reports)
     hits, false = len(defects & reports), len(reports - defects)
-    looked = set(task.goal["look"]) <= books.read | books.linted
+    looked = set(task.goal["look"]) <= environment.files_read | environment.linted
     over = max(0, len(attempts.tools) - len(needed) - SPARE_CALLS[task.level])
     precise = hits == len(defects) and not false
     credit = PROGRESS * (1.0 - 1.0 / len(needed)) * f1(defects, reports)
@@ -311,4 +303,4 @@ class CodeReviewScenario(ProjectScenario):
     ) -> Reward:
         """Score a review by the agent's reports; see :func:`score`."""
         own = own_environment(ReviewEnvironment, environment)
-        return score(task, own.books, trajectory)
+        return score(task, own, trajectory)

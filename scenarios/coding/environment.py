@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from random import Random
 
 from agentgym.core.task import Split
@@ -11,7 +10,6 @@ from agentgym.packs.kit.environment import RecordingEnvironment, recorded
 from agentgym.packs.kit.tasks import GeneratedScenario
 from agentgym.sandbox import Sandbox
 from agentgym.sandbox.workspace import Workspace
-from agentgym.scenarios.plan_reward import Books
 
 from . import checks, execution
 from .execution import (
@@ -25,21 +23,13 @@ _MOST_MATCHES = 5
 _MOST_CHARACTERS = 1_200
 
 
-@dataclass
-class ReadingBooks(Books):
-    """Record of an episode: the calls, and the files that the agent read."""
-
-    read: set[str] = field(default_factory=set)
-
-
-class ReadableProject[B: ReadingBooks](RecordingEnvironment[B]):
+class ReadableProject(RecordingEnvironment):
     """A small Python project in memory, with tools to list, read and search."""
 
-    def __init__(
-        self, files: Mapping[str, str], books: B, *, enforce_rules: bool = True
-    ) -> None:
-        super().__init__(books, enforce_rules=enforce_rules)
+    def __init__(self, files: Mapping[str, str], *, enforce_rules: bool = True) -> None:
+        super().__init__(enforce_rules=enforce_rules)
         self.workspace = Workspace(files)
+        self.files_read: set[str] = set()
 
     @recorded
     def list_files(self, path: str = ".") -> str:
@@ -54,7 +44,7 @@ class ReadableProject[B: ReadingBooks](RecordingEnvironment[B]):
     def read_file(self, path: str) -> str:
         """Read a file."""
         name = self.call["path"] = self.workspace.file(path)
-        self.books.read.add(name)
+        self.files_read.add(name)
         return self.shown(name)[:_MOST_CHARACTERS].rstrip("\n")
 
     @recorded
@@ -99,18 +89,8 @@ class ProjectScenario(GeneratedScenario[Names]):
         return names_for(split, rng)
 
 
-@dataclass
-class CodingBooks(ReadingBooks):
-    """The calls, the files read, and the modules not tested since their last edit."""
-
-    untested: set[str] = field(default_factory=set)
-
-
-class CodingEnvironment(ReadableProject[CodingBooks]):
-    """A small Python project in memory, with tools to read, edit, check and run it.
-
-    If ``enforce_rules`` is false, a call that breaks a rule runs, and is only counted.
-    """
+class CodingEnvironment(ReadableProject):
+    """A small Python project in memory, with tools to read, edit, check and run it."""
 
     def __init__(
         self,
@@ -119,8 +99,9 @@ class CodingEnvironment(ReadableProject[CodingBooks]):
         *,
         enforce_rules: bool = True,
     ) -> None:
-        super().__init__(files, CodingBooks(), enforce_rules=enforce_rules)
+        super().__init__(files, enforce_rules=enforce_rules)
         self._sandbox = sandbox
+        self.untested: set[str] = set()  # modules not tested since their last edit
 
     @recorded
     def edit_file(self, path: str, old: str, new: str) -> str:
@@ -128,10 +109,10 @@ class CodingEnvironment(ReadableProject[CodingBooks]):
         name = self.call["path"] = self.workspace.file(path)
         if is_test_path(name):
             self.forbid(f"files under {TESTS}/ may not be changed.")
-        if name not in self.books.read:
+        if name not in self.files_read:
             self.forbid(f"read {name} before you edit it.")
         self.workspace.replace(name, old, new)
-        self.books.untested.add(name)
+        self.untested.add(name)
         return f"Edited {name}."
 
     @recorded
@@ -144,9 +125,9 @@ class CodingEnvironment(ReadableProject[CodingBooks]):
             raise ToolError(f"{name} is not under {TESTS}/.")
         files = dict(self.workspace.files)  # Edits may arrive while the tests run.
         report = await execution.run_tests(self._sandbox, files, name)
-        self.books.untested = {
+        self.untested = {
             edited
-            for edited in self.books.untested
+            for edited in self.untested
             if name not in (TESTS, tests_of(edited)) or files != self.workspace.files
         }
         return report
@@ -155,7 +136,7 @@ class CodingEnvironment(ReadableProject[CodingBooks]):
     async def run_script(self, path: str, args: str = "") -> str:
         """Run a script with arguments."""
         name = self.call["path"] = self.workspace.file(path)
-        if name not in self.books.read:
+        if name not in self.files_read:
             self.forbid(f"read {name} before you run it.")
         try:
             arguments = tuple(shlex.split(args))

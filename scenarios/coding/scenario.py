@@ -63,7 +63,7 @@ def score(
     success = (
         repaired
         and (made == len(plan) or not task.goal["ordered"])
-        and not environment.books.untested
+        and not environment.untested
         and not attempts.violations
         and not is_guessed(attempts, needed, _TOOLS, spare)
     )
@@ -76,7 +76,7 @@ def score(
         "errors": ERROR * _charged(attempts),
         "repeats": REPEAT * min(_repeated(attempts.done), _MOST_COUNTED),
         "rules": VIOLATION * min(attempts.violations, _MOST_COUNTED),
-        "untested": UNTESTED if environment.books.untested else 0.0,
+        "untested": UNTESTED if environment.untested else 0.0,
         "damage": DAMAGE if _damaged(task, environment) else 0.0,
     }
     right = len(plan) - len(not_made(plan, attempts.done, matches))

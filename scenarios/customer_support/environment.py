@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from agentgym.errors import ToolError
 from agentgym.packs.kit.environment import Database, RecordingEnvironment, recorded
-from agentgym.scenarios.plan_reward import Books
 
 Row = list[Any]
 State = Mapping[str, Sequence[Row]]
@@ -181,16 +180,13 @@ UNSHIPPED = ("pending", "processing")
 SENT = ("shipped", "delivered")
 
 
-class SupportEnvironment(RecordingEnvironment[Books]):
-    """A shop's database with tools for its help desk, and a customer with a request.
-
-    If ``enforce_rules`` is false, a call that breaks a rule runs, and is only counted.
-    """
+class SupportEnvironment(RecordingEnvironment):
+    """A shop's database with tools for its help desk, and a customer with a request."""
 
     def __init__(
         self, state: Mapping[str, Any], instruction: str, *, enforce_rules: bool = True
     ) -> None:
-        super().__init__(Books(), enforce_rules=enforce_rules)
+        super().__init__(enforce_rules=enforce_rules)
         self._database = open_database(state)
         script = state["customer"]
         self._customer = Customer(**script)

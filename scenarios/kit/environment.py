@@ -12,14 +12,14 @@ from agentgym.scenarios.base import Environment
 from agentgym.scenarios.plan_reward import Books, ReceivedCall
 
 
-class RecordingEnvironment[B: Books](Environment):
+class RecordingEnvironment(Environment):
     """An environment whose tools are marked by :func:`recorded`.
 
     If ``enforce_rules`` is false, a call that breaks a rule runs, and is only counted.
     """
 
-    def __init__(self, books: B, *, enforce_rules: bool = True) -> None:
-        self.books = books
+    def __init__(self, *, enforce_rules: bool = True) -> None:
+        self.books = Books()
         self.call: dict[str, Any] = {}
         self._enforce = enforce_rules
 
@@ -37,7 +37,7 @@ def recorded[F: Callable[..., Any]](function: F) -> F:
     signature = inspect.signature(function)
 
     def recording(
-        self: RecordingEnvironment[Books], *args: Any, **kwargs: Any
+        self: RecordingEnvironment, *args: Any, **kwargs: Any
     ) -> AbstractContextManager[None]:
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()

@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from random import Random
@@ -16,7 +15,6 @@ from agentgym.packs.coding import execution, functions, projects
 from agentgym.packs.coding.environment import (
     ProjectScenario,
     ReadableProject,
-    ReadingBooks,
 )
 from agentgym.packs.coding.execution import TIMEOUT_S, is_test_path, tests_of
 from agentgym.packs.coding.families import ProjectFamily, ProjectScene, refer_to_module
@@ -98,27 +96,14 @@ _FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
 _MOST_CASES = 20
 
 
-@dataclass
-class TestingBooks(ReadingBooks):
-    """The calls, the files read, and the tests added to each module, oldest first."""
-
-    __test__ = False
-
-    cases: dict[str, list[Case]] = field(default_factory=dict)
-
-    @property
-    def count(self) -> int:
-        """Number of tests that the agent added, in all modules."""
-        return sum(map(len, self.cases.values()))
-
-
-class TestingEnvironment(ReadableProject[TestingBooks]):
+class TestingEnvironment(ReadableProject):
     """A small Python project with right code, to which the agent adds tests."""
 
     __test__ = False
 
     def __init__(self, files: Mapping[str, str], sandbox: Sandbox) -> None:
-        super().__init__(files, TestingBooks())
+        super().__init__(files)
+        self.cases: dict[str, list[Case]] = {}  # by module
         self._sandbox = sandbox
         self._modules = {
             name: path
@@ -143,12 +128,12 @@ class TestingEnvironment(ReadableProject[TestingBooks]):
         value = read_value(expected)
         self.call["expected"] = repr(value)
         path = self._modules[text.partition("(")[0]]
-        if path not in self.books.read:
+        if path not in self.files_read:
             self.forbid(f"read {path} before you test it.")
-        cases = self.books.cases.setdefault(path, [])
+        cases = self.cases.setdefault(path, [])
         if any(case.call == text for case in cases):
             raise ToolError(f"{text} is tested already.")
-        if self.books.count >= _MOST_CASES:
+        if sum(map(len, self.cases.values())) >= _MOST_CASES:
             raise ToolError(f"{_MOST_CASES} tests are enough.")
         cases.append(Case(text, value))
         self.workspace.files[tests_of(path)] = render_tests(_dotted(path), cases)
@@ -174,7 +159,10 @@ _MOST_ERRORS = 6
 
 
 def score(
-    task: Task, books: TestingBooks, trajectory: Trajectory, sandbox: Sandbox
+    task: Task,
+    environment: TestingEnvironment,
+    trajectory: Trajectory,
+    sandbox: Sandbox,
 ) -> Reward:
     """Score the tests that the agent added in an episode.
 
@@ -186,13 +174,13 @@ def score(
     Without success, the detected mutants earn up to 0.36, and reading the module up to
     0.09. Each of at most two tests that fail on the right code costs 0.15.
     """
-    attempts = Attempts.of(books, trajectory)
+    attempts = Attempts.of(environment.books, trajectory)
     module, needed = task.goal["module"], [tool for tool, _ in task.goal["plan"]]
     over = max(0, len(attempts.tools) - len(needed) - SPARE_CALLS[task.level])
-    wrong, killed = judge(task, books.cases.get(module, []), sandbox)
+    wrong, killed = judge(task, environment.cases.get(module, []), sandbox)
     parts = {
         "killed": PROGRESS * (1 - _LOOKED) * killed * melted(over),
-        "read": PROGRESS * _LOOKED * (module in books.read) * melted(over),
+        "read": PROGRESS * _LOOKED * (module in environment.files_read) * melted(over),
         "wrong tests": WRONG_TEST * min(wrong, _MOST_COUNTED),
         "errors": ERROR * min(len(attempts.failed), _MOST_ERRORS),
         "rules": VIOLATION * min(attempts.violations, _MOST_COUNTED),
@@ -372,4 +360,4 @@ class QaTestingScenario(ProjectScenario):
     ) -> Reward:
         """Score an episode by the agent's tests; see :func:`score`."""
         own = own_environment(TestingEnvironment, environment)
-        return score(task, own.books, trajectory, self.sandbox)
+        return score(task, own, trajectory, self.sandbox)

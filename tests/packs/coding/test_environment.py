@@ -1,4 +1,4 @@
-"""The tools: what they show, what they refuse, and the books they keep."""
+"""The tools: what they show, what they refuse."""
 
 import asyncio
 from typing import Any
@@ -165,6 +165,6 @@ async def test_tests_run_on_the_files_as_they_were_when_asked(sandbox: Sandbox) 
     await asyncio.sleep(0)
     project.edit_file("shop/pricing.py", "RATE = 5", "RATE = 7")
     assert await running == "1 passed."
-    assert project.books.untested == {"shop/pricing.py"}
+    assert project.untested == {"shop/pricing.py"}
     assert (await project.run_tests()).startswith("1 failed")
-    assert not project.books.untested
+    assert not project.untested
