@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,15 +140,7 @@ class FakeVllm:
             )
         choice = await weights.sample(body)
         whole = {"object": "text_completion", "model": name, "choices": [choice]}
-        if not body.get("stream"):
-            return web.json_response(whole)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        for part in parts(choice):
-            data = json.dumps({**whole, "choices": [part]})
-            await response.write(f"data: {data}\n\n".encode())
-        await response.write(b"data: [DONE]\n\n")
-        return response
+        return web.json_response(whole)
 
     def awake(self, adapter: Path | None) -> "FakeWeights":
         """Return the weights, with those of an adapter."""
@@ -159,20 +150,6 @@ class FakeVllm:
             self.weights = FakeWeights(self.given.model)
         self.weights.become(adapter)
         return self.weights
-
-
-def parts(choice: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a completion's choice in the pieces that vLLM streams."""
-    ids, logprobs = choice["token_ids"], choice["logprobs"]["token_logprobs"]
-    for start in range(0, len(ids), 3):
-        piece = slice(start, start + 3)
-        is_last = piece.stop >= len(ids)
-        yield {
-            **choice,
-            "token_ids": ids[piece],
-            "logprobs": {"token_logprobs": logprobs[piece]},
-            "finish_reason": choice["finish_reason"] if is_last else None,
-        }
 
 
 def error(status: int, message: str) -> web.Response:

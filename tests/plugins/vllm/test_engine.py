@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,28 +154,6 @@ def test_a_server_that_ignores_adapters_is_found_before_it_is_asked(
     with pytest.raises(EngineError, match=same), engine.sampling():
         pytest.fail("nothing may be sampled")
     assert kinds(played) == ["start", "sleep", "wake_up", "sleep"]
-
-
-@pytest.mark.slow
-def test_a_stream_is_the_whole_answer_in_pieces(
-    played: Played, engines: Engines
-) -> None:
-    engine = engines()
-
-    async def both() -> tuple[list[str | ChatResult], ChatResult]:
-        try:
-            streamed = [item async for item in engine.policy.stream(ASKED)]
-            return streamed, await engine.policy.chat(ASKED)
-        finally:
-            await engine.policy.release()
-
-    with engine.sampling():
-        streamed, whole = asyncio.run(both())
-    *pieces, result = streamed
-    assert isinstance(result, ChatResult)
-    assert result.logprobs == pytest.approx(whole.logprobs, abs=1e-4)
-    assert replace(result, logprobs=[]) == replace(whole, logprobs=[])
-    assert "".join(map(str, pieces)) == (whole.content or "")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from agentgym.rollout.store.records import (
     ModelServer,
@@ -25,41 +25,11 @@ from agentgym.rollout.store.records import (
 EXISTING = "existing"
 
 
-class _LocalConfig(BaseModel):
-    agent_class: str | None = None
-    env_map: dict[str, str] = Field(default_factory=dict)
-
-
-class _KubernetesConfig(BaseModel):
-    job_template: str | None = None
-
-
-class _ControllerConfig(BaseModel):
-    """Settings for Agent Lightning's controller, which starts a process per rollout."""
-
-    timeout_seconds: int = 3600
-    local: _LocalConfig | None = None
-    k8s: _KubernetesConfig | None = None
-
-
-class _BatchPlace(BaseModel):
-    """Metadata of a new rollout: its position in a trainer's batch, and other fields.
-
-    Some trainers choose a new id for every rollout. To get an existing rollout instead,
-    they put its id into the extra field ``existing``.
-    """
-
-    model_config = ConfigDict(extra="allow")
-
-    batch_idx: int | None = None
-    sample_idx_in_batch: int | None = None
-
-
 class _Creation(BaseModel):
     input: Any
     is_train: bool = True
-    config: _ControllerConfig | None = None
-    metadata: _BatchPlace | None = None
+    config: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
     rollout_id: str | None = None
 
 
@@ -70,28 +40,31 @@ class _Change(BaseModel):
 SERVERS = TypeAdapter(list[ModelServer])
 STATES = TypeAdapter(list[RolloutState])
 _CREATIONS = TypeAdapter(list[_Creation])
-_CONFIG = _ControllerConfig().model_dump()
-_PLACE = _BatchPlace().model_dump()
+# Fields that Agent Lightning expects in a rollout's config and metadata.
+_CONFIG = {"timeout_seconds": 3600, "local": None, "k8s": None}
+_PLACE = {"batch_idx": None, "sample_idx_in_batch": None}
 
 
 def read_rollouts(body: Any) -> list[NewRollout]:
-    """Parse a request's new rollouts; raise ValidationError if one is malformed."""
-    return [
-        NewRollout(
-            rollout_id=_existing(item) or item.rollout_id,
-            input=item.input,
-            is_train=item.is_train,
-            config=item.config.model_dump() if item.config else {},
-            metadata=item.metadata.model_dump() if item.metadata else {},
+    """Parse a request's new rollouts; raise ValidationError if one is malformed.
+
+    Some trainers choose a new id for every rollout. To get an existing rollout instead,
+    they put its id into the metadata.
+    """
+    made = []
+    for item in _CREATIONS.validate_python(body):
+        metadata = item.metadata or {}
+        existing = metadata.get(EXISTING)
+        made.append(
+            NewRollout(
+                rollout_id=existing if isinstance(existing, str) else item.rollout_id,
+                input=item.input,
+                is_train=item.is_train,
+                config=item.config or {},
+                metadata=metadata,
+            )
         )
-        for item in _CREATIONS.validate_python(body)
-    ]
-
-
-def _existing(item: _Creation) -> str | None:
-    """Return the id of an existing rollout that the request asks for, or None."""
-    named = (item.metadata.model_extra or {}).get(EXISTING) if item.metadata else None
-    return named if isinstance(named, str) else None
+    return made
 
 
 def read_change(body: Any) -> StatusChange:

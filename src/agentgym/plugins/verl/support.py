@@ -176,10 +176,8 @@ def composed_text(
         )
     except subprocess.TimeoutExpired:
         return (
-            f"{ours}# The defaults are not shown: verl, in {python.parent.parent}, "
-            f"did not answer within {_COMPOSE_S} s.\n"
-            "# Its first start reads gigabytes: run this once more, or "
-            f"`agentgym engine check {environment.engine}`.\n"
+            f"{ours}# The defaults are not shown: verl did not answer within "
+            f"{_COMPOSE_S} s. Its first start reads gigabytes: run this once more.\n"
         )
     if done.returncode:
         lines = done.stderr.strip().splitlines()

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, aclosing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from operator import sub
 from pathlib import Path
 from shutil import rmtree
@@ -35,7 +35,7 @@ from agentgym.models.http import (
     failure_message,
     overflow_message,
 )
-from agentgym.models.links import limited, read_answer
+from agentgym.models.links import read_answer
 from agentgym.plugins.vllm.server import VllmServer
 from agentgym.plugins.vllm.settings import (
     BASE,
@@ -102,37 +102,10 @@ class VllmPolicy(Policy):
                     attempt.end()
                     return result
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise self._lost(error) from error
+            why = self.failure or failure_message(error)
+            url = self._server.address
+            raise EngineError(f"vLLM at {url} did not answer: {why}") from error
         raise EngineError("vLLM gave no answer.")
-
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
-        """Yield pieces of the response's text while it is sampled, then the result."""
-        asked = self._asked(request)
-        content = self._tokens.growing(asked.prompt)
-        whole: dict[str, Any] = {"token_ids": [], "logprobs": {"token_logprobs": []}}
-        attempts = ServerAttempts(self._client(), request.session)
-        try:
-            async for attempt in attempts:
-                async with attempt.at(self._replicas()):
-                    sent = orjson.dumps(asked.body | {"stream": True})
-                    response = await attempt.post(_PATH, sent, stream=True)
-                    if response.status >= 400:
-                        raise _refused(response.status, await read_answer(response))
-                    assert isinstance(response, aiohttp.ClientResponse)
-                    async with response, aclosing(_events(response)) as events:
-                        async for choice in events:
-                            attempts.has_begun = True
-                            _extend(whole, choice)
-                            for token in choice.get("token_ids") or ():
-                                if piece := content.add(token):
-                                    yield piece
-                    attempt.end()
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise self._lost(error) from error
-        result = self._result(request, asked, whole)
-        if rest := (result.content or "")[content.sent :]:
-            yield rest
-        yield result
 
     def room(self, request: ChatRequest) -> tuple[int, int]:
         """Return a prompt's number of tokens, and the number left in the context."""
@@ -195,40 +168,12 @@ class VllmPolicy(Policy):
             grammar=asked.grammar,
         )
 
-    def _lost(self, error: Exception) -> EngineError:
-        why = self.failure or failure_message(error)
-        return EngineError(f"vLLM at {self._server.address} did not answer: {why}")
-
 
 def _refused(status: int, data: bytes) -> EngineError:
     if overflow := overflow_message(data):
         return ContextLengthError(overflow)
     shown = data[:_SHOWN].decode(errors="replace")
     return EngineError(f"vLLM refused a request (status {status}): {shown}")
-
-
-async def _events(response: aiohttp.ClientResponse) -> AsyncGenerator[dict[str, Any]]:
-    """Yield the parts of a streamed completion (``choices`` in vLLM's events)."""
-    held = b""
-    async with aclosing(limited(response)) as parts:
-        async for part in parts:
-            *lines, held = (held + part).split(b"\n")
-            for line in lines:
-                value = line.removeprefix(b"data:").strip()
-                if line.startswith(b"data:") and value != b"[DONE]":
-                    said = orjson.loads(value)
-                    if said.get("error"):
-                        raise EngineError(f"vLLM failed: {said['error']!r:.300}")
-                    for choice in said.get("choices") or ():
-                        yield choice
-
-
-def _extend(whole: dict[str, Any], choice: dict[str, Any]) -> None:
-    """Add a part of a streamed completion to ``whole``, the parts so far."""
-    whole["token_ids"] += choice.get("token_ids") or []
-    logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
-    whole["logprobs"]["token_logprobs"] += logprobs or []
-    whole["finish_reason"] = choice.get("finish_reason") or whole.get("finish_reason")
 
 
 NAME = f"{BASE}-proof"
