@@ -216,6 +216,24 @@ class BatchBuilder:
         credited = self._credited([[_Attempt.of(r, broadcast) for r in group]])
         return any(found[0] is not None for found in credited.values())
 
+    def sequences(
+        self, rollout: Trajectory
+    ) -> tuple[list[TrainingSequence], list[Bucket]]:
+        """Return a rollout's trained sequences, and how each of its calls is used.
+
+        For other trainers: all advantages are 0.
+        """
+        if rollout.status is RolloutStatus.DROPPED or rollout.reward is None:
+            dropped = Bucket("dropped", (rollout.reason or NO_REASON).kind)
+            return [], [dropped] * len(rollout.model_calls)
+        earned: list[float | Bucket] = [
+            0.0
+            if self.train_roles is None or call.agent in self.train_roles
+            else Bucket("masked", ROLE_NOT_TRAINED)
+            for call in rollout.model_calls
+        ]
+        return self._trained(0, rollout, earned)
+
     def _credited(
         self, groups: Sequence[Sequence["_Attempt"]]
     ) -> dict[str, list[list[list[float] | None] | None]]:

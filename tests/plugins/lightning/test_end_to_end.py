@@ -1,11 +1,6 @@
 """Agent Lightning's trainer on the CPU, in one command; see docs/agent_lightning.md."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,22 +12,13 @@ from agentgym.models.nano import nano_path
 from agentgym.rollout.record import stored_trajectories
 from agentgym.rollout.session import DATABASE_FILE
 from agentgym.rollout.store.reader import StoreReader
-from tests.plugins.lightning.running import TESTS, config, on_cpu
+from tests.plugins.lightning.running import config, on_cpu
 from tests.plugins.verl.running import tensors
-from tests.processes import listening, processes_of
+from tests.processes import processes_of
 
 __all__ = ["on_cpu"]
 
 pytestmark = [pytest.mark.sweep, pytest.mark.timeout(1200)]
-
-
-_KILLED = """
-import sys
-from pathlib import Path
-from agentgym import Trainer
-from tests.plugins.lightning.running import config
-Trainer(config(Path(sys.argv[1]), name="killed")).train()
-"""
 
 
 def test_a_step_of_their_trainer_and_a_resume(
@@ -76,32 +62,3 @@ def test_a_step_of_their_trainer_and_a_resume(
     assert again[0] == updated  # it starts with the weights of the first step
     assert again[-1] != updated
     assert processes_of(on_cpu) == []
-
-
-def test_nothing_is_left_of_a_run_that_was_killed(on_cpu: str, tmp_path: Path) -> None:
-    path = os.pathsep.join([str(TESTS.parent), os.environ["PYTHONPATH"]])
-    process = subprocess.Popen(
-        [sys.executable, "-c", _KILLED, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": path},
-        stderr=subprocess.DEVNULL,
-    )
-    until = time.monotonic() + 400
-    log = tmp_path / "killed" / "lightning.log"
-    until = time.monotonic() + 400
-    try:
-        while "Training Progress" not in _text(log):  # its first step begins
-            assert process.poll() is None, _text(log)
-            assert time.monotonic() < until
-            time.sleep(0.5)
-        addresses = listening(on_cpu)
-        assert len(addresses) > 2
-        open_to_all = [address for address in addresses if address != "127.0.0.1"]
-        assert len(open_to_all) <= 1, "torch's store, which cannot be told otherwise"
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait(30)
-    assert processes_of(on_cpu) == []
-
-
-def _text(path: Path) -> str:
-    return path.read_text(errors="replace") if path.exists() else ""

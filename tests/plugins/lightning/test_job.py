@@ -152,18 +152,6 @@ def block(llm: Any, tools: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_an_input_that_is_no_task_is_reported(tmp_path: Path) -> None:
-    with service(tmp_path, workers=0) as (served, api):
-        body = [{"rollout_id": "r", "input": {"task": "{}"}}]
-        api.post("/api/rollouts", json=body).raise_for_status()
-        done = job(variables(served, "r"), "coding", "--framework", "native")
-        assert done.returncode == 1
-        assert "no task: the rollout's input is not a task: id: Field" in done.stderr
-        [event] = served.store.events("r")
-        assert event.data["reason"]["kind"] == "no task"
-
-
-@pytest.mark.slow
 def test_what_cannot_be_run_is_one_sentence(tmp_path: Path) -> None:
     native = "coding", "--framework", "native"
     with queued(tmp_path) as (served, name):

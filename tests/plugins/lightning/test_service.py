@@ -95,27 +95,6 @@ def test_what_an_earlier_process_was_running_is_queued_again(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_without_workers_what_runs_is_left_to_the_controller(tmp_path: Path) -> None:
-    with service(tmp_path, workers=0) as (served, api):
-        [name] = queue(api, tasks(1))
-        served.store.claim("somebody")
-    with service(tmp_path, workers=0) as (served, _):
-        assert served.store.get(name).status.state is RolloutState.RUNNING
-
-
-@pytest.mark.slow
-def test_workers_that_cannot_start_say_why(tmp_path: Path) -> None:
-    agent = "tests.rollout.no_such:agent"
-    with service(tmp_path, framework="langchain", agent=agent) as (served, api):
-        [name] = queue(api, tasks(1))
-        until = time.monotonic() + 60
-        while served.failure is None and time.monotonic() < until:
-            served.store.wait_terminal([name], 0.1)
-        assert (served.failure or "").startswith("The workers cannot start")
-        assert "no_such" in (served.failure or "")
-
-
-@pytest.mark.slow
 def test_a_store_that_cannot_be_written_ends_it(tmp_path: Path) -> None:
     with (
         pytest.raises(StoreError, match="the disk is full"),

@@ -40,19 +40,6 @@ def test_a_runs_settings_are_theirs() -> None:
     assert settings["actor_rollout_ref.model.path"] == str(nano_path().resolve())
 
 
-def test_rows_have_room_for_what_the_model_reads() -> None:
-    settings = made(max_episode_tokens=500)
-    assert settings["data.max_prompt_length"] == 500
-    aggregator = "agentlightning.trace_aggregator.trajectory_max_response_length"
-    assert settings[aggregator] == 500
-
-
-def test_any_other_setting_of_theirs_is_reached() -> None:
-    fill = "agentlightning.reward_fillna_value"
-    assert made(verl={fill: -1.0})[fill] == -1.0
-    assert made(verl={f"{ACTOR}.ppo_mini_batch_size": 8})
-
-
 @pytest.mark.parametrize(
     ("verl", "why"),
     [

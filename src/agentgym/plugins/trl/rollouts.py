@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import ValidationError
 
 from agentgym.core.agent import AgentSource
-from agentgym.core.config import TrainingConfig
+from agentgym.core.config import Precision, TrainingConfig
 from agentgym.core.files import scratch_folder
-from agentgym.core.ledger import ROLE_NOT_TRAINED, TRAINED, Bucket, Ledger
+from agentgym.core.ledger import TRAINED, Bucket, Ledger
 from agentgym.core.task import Split, Task
-from agentgym.core.trajectory import NO_REASON, ModelCall, RolloutStatus, Trajectory
+from agentgym.core.trajectory import ModelCall, RolloutStatus, Trajectory
 from agentgym.engines.base import TrainingSequence
 from agentgym.engines.registry import paced_settings
 from agentgym.errors import (
@@ -33,7 +33,7 @@ from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, check_rollouts, worker_count
 from agentgym.scenarios.task_lists import make_tasks
 from agentgym.scenarios.tool_tasks.scenario import ToolScenario
-from agentgym.train.batch import BatchBuilder, Places, merged
+from agentgym.train.batch import BatchBuilder
 from agentgym.train.trainer import named_subject
 
 if TYPE_CHECKING:
@@ -77,25 +77,13 @@ def row_of(
     whole row is masked.
     """
     calls = rollout.model_calls
-    found = [_places(rollout, call, builder) for call in calls]
-    trained = [
-        (call, places, 0.0)
-        for call, places in zip(calls, found, strict=True)
-        if not isinstance(places, Bucket)
-    ]
-    sequences = merged(trained, group=0)
+    sequences, buckets = builder.sequences(rollout)
     chosen = max(sequences, key=lambda s: _trained_within(s, most), default=None)
     kept = [] if chosen is None else _kept(chosen, most)
-    is_kept = set(map(id, kept))
-    is_cut = set() if chosen is None else set(map(id, chosen.calls)) - is_kept
-    buckets = [
-        places
-        if isinstance(places, Bucket)
-        else TRAINED
-        if id(call) in is_kept
-        else Bucket("masked", CUT if id(call) in is_cut else OTHER_SEQUENCE)
-        for call, places in zip(calls, found, strict=True)
-    ]
+    for place, call in enumerate(calls):
+        if buckets[place] == TRAINED and not _has(kept, call):
+            is_cut = chosen is not None and _has(chosen.calls, call)
+            buckets[place] = Bucket("masked", CUT if is_cut else OTHER_SEQUENCE)
     if chosen is None or not kept:
         prompt = next((c.prompt_ids for c in calls if c.prompt_ids), [end])
         return CompletionRow(list(prompt), [end], [0.0], [0], buckets)
@@ -109,15 +97,8 @@ def row_of(
     return CompletionRow(ids[:start], ids[start:stop], logprobs, mask, buckets)
 
 
-def _places(
-    rollout: Trajectory, call: ModelCall, builder: BatchBuilder
-) -> Places | Bucket:
-    """Return the positions of a call's trained tokens; if none, the reason."""
-    if rollout.status is RolloutStatus.DROPPED or rollout.reward is None:
-        return Bucket("dropped", (rollout.reason or NO_REASON).kind)
-    if builder.train_roles is not None and call.agent not in builder.train_roles:
-        return Bucket("masked", ROLE_NOT_TRAINED)
-    return builder.trained_positions(call)
+def _has(calls: Sequence[ModelCall], call: ModelCall) -> bool:
+    return any(call is each for each in calls)
 
 
 def _end(call: ModelCall) -> int:
@@ -135,6 +116,7 @@ def _trained_within(sequence: TrainingSequence, most: int) -> int:
     return sum(token.position < limit for token in sequence.trained)
 
 
+# Settings of GRPOConfig that change how TRL samples, except with these values.
 _OFF: Mapping[str, Sequence[Any]] = {
     "use_vllm": (False,),
     "top_p": (1.0,),
@@ -143,8 +125,6 @@ _OFF: Mapping[str, Sequence[Any]] = {
     "repetition_penalty": (1.0,),
     "generation_kwargs": (None, {}),
 }
-"""Settings of GRPOConfig that change how TRL samples, except with these values.
-"""
 
 
 def check_trainer(trainer: "GRPOTrainer") -> None:
@@ -186,15 +166,13 @@ def load_policy(config: TrainingConfig, trainer: "GRPOTrainer") -> "LocalPolicy"
         )
     model, is_adapted = _unwrapped(trainer)
     is_half = model.dtype is torch.bfloat16 and not is_adapted
-    precision = config.precision
-    if precision == "auto":
-        precision = "bf16" if is_half else "float32"
+    usual: Precision = "bf16" if is_half else "float32"
     loaded = load_model(
         config.model,
         device=device,
         rank=None,
         seed=config.seed,
-        precision=precision,
+        precision=usual if config.precision == "auto" else config.precision,
         template=config.template,
     )
     policy = LocalPolicy(loaded)
@@ -238,8 +216,7 @@ _SETTINGS = (
     "unsafe_local_exec",
     "workers",
 )
-_TASK = "task"
-"""Key in a prompt's message; its value is the task as JSON."""
+_TASK = "task"  # key in a prompt's message; its value is the task as JSON
 
 
 class AgentRollouts:

@@ -11,10 +11,10 @@ from uuid import uuid4
 from agentgym.core.agent import AgentSource
 from agentgym.core.config import TrainingConfig
 from agentgym.core.files import scratch_folder
-from agentgym.core.ledger import ROLE_NOT_TRAINED, Bucket
+from agentgym.core.ledger import TRAINED
 from agentgym.core.policy import ChatRequest, ChatResult, Policy
 from agentgym.core.task import Task
-from agentgym.core.trajectory import NO_REASON, ModelCall, Trajectory
+from agentgym.core.trajectory import NO_REASON, Trajectory
 from agentgym.engines.base import TrainingSequence
 from agentgym.engines.lengths import paced_for_servers
 from agentgym.engines.tokens.chat_tokens import ChatTokens
@@ -22,11 +22,11 @@ from agentgym.errors import ConfigError, ContextLengthError, EngineError, Rollou
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import RolloutSession, check_rollouts, worker_count
-from agentgym.train.batch import BatchBuilder, Places, merged, trained_components
+from agentgym.train.batch import BatchBuilder, trained_components
 from agentgym.train.trainer import named_subject
 
+# The method ``generate`` of verl's client of its inference servers.
 Generate = Callable[..., Coroutine[Any, Any, Any]]
-"""The method ``generate`` of verl's client of its inference servers."""
 _SUBJECT = ("scenario", "agent", "command", "tasks", "check", "check_command")
 _SETTINGS = {
     *(f"agent.{name}" for name in AgentSource.model_fields),
@@ -209,18 +209,9 @@ def sequences_of(
     list has the reason of each call that is not trained. If none is, the only sequence
     is the first call, without trained tokens.
     """
-    roles = builder.train_roles
-    trained: list[tuple[ModelCall, Places, float]] = []
-    left_out = []
-    for call in made.model_calls:
-        places: Places | Bucket = Bucket("masked", ROLE_NOT_TRAINED)
-        if roles is None or call.agent in roles:
-            places = builder.trained_positions(call)
-        if isinstance(places, Bucket):
-            left_out.append(places.reason)
-        else:
-            trained.append((call, places, 0.0))
-    if sequences := merged(trained, group=0):
+    sequences, used = builder.sequences(made)
+    left_out = [bucket.reason for bucket in used if bucket != TRAINED]
+    if sequences:
         return sorted(sequences, key=lambda each: len(each.trained)), left_out
     first = made.model_calls[0]
     ids = [*first.prompt_ids, *first.response_ids]
