@@ -59,7 +59,7 @@ class TrainerProcess(RayProcess):
         super().__init__(log)
         self._said = ""
         self.tell("request.json", {"settings": settings, "tasks": tasks})
-        self._start(
+        self._start_module(
             python,
             "agentgym.plugins.lightning.train",
             str(self._folder / "request.json"),
@@ -87,7 +87,7 @@ class TrainerProcess(RayProcess):
 
     def _last_words(self) -> str:
         """Return the trainer's message about bad settings, or its log's last lines."""
-        lines = self._log_lines()
+        lines = [line for line in self._log_text().splitlines() if line.strip()]
         ours = [line for line in lines if line.startswith("agentgym: ")]
         if ours:
             return ours[-1].removeprefix("agentgym: ")

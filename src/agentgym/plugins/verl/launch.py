@@ -4,7 +4,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,76 +13,38 @@ from typing import IO, Any
 
 from agentgym.errors import EngineError
 from agentgym.plugins.verl.settings import ENVIRONMENT
-from agentgym.plugins.vllm import supervise
+from agentgym.plugins.vllm.process import SupervisedProcess
 from agentgym.plugins.vllm.settings import own_environment
-from agentgym.security.files import LogFile
 
 _START, _STARTS_S = "start", 1800.0
-_ENDS_S = 45.0
 _SHOWN_LINES = 12
 # Longest path of the temporary folder, in characters. Ray creates sockets several
 # folders below, and Linux allows 107 bytes for a socket's path.
 _SHORT = 30
 
 
-class RayProcess:
-    """A process that starts Ray, in another virtual environment.
-
-    It ends when this process ends, with all that it started. Its output is appended to
-    ``log``.
-    """
+class RayProcess(SupervisedProcess):
+    """A process that starts Ray, with a folder for Ray's files."""
 
     def __init__(self, log: Path) -> None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        self.log = log
-        self._begin = log.stat().st_size if log.exists() else 0
+        super().__init__(log)
         self._folder = _ray_folder()
 
-    def _start(
+    def _start_module(
         self,
         python: Path,
         *words: str,
-        pipes: int | None = None,
-        secrets: Mapping[str, str] | None = None,
         variables: Mapping[str, str] | None = None,
+        **given: Any,
     ) -> None:
-        """Start the module ``words[0]``, with the other ``words`` as arguments.
-
-        ``pipes`` are its input and output, as in ``subprocess``. With None, its input
-        is empty, and its output goes to the log, without ``secrets``.
-        """
-        guard = [sys.executable, "-P", supervise.__file__, str(os.getpid())]
-        with LogFile(self.log, secrets) as self._output:
-            self._process = subprocess.Popen(
-                [*guard, str(self._folder), str(python), "-m", *words],
-                env=_ray_environment(self._folder) | dict(variables or {}),
-                cwd=self._folder,
-                stdin=pipes or subprocess.DEVNULL,
-                stdout=pipes or self._output.fileno(),
-                stderr=self._output.fileno(),
-                start_new_session=True,  # Ctrl-C is for us; we then end it
-            )
-
-    def _log_lines(self) -> list[str]:
-        """Wait for the end of the output; return its lines without empty ones."""
-        self._output.wait()
-        with self.log.open(encoding="utf-8", errors="replace") as file:
-            file.seek(self._begin)
-            return [line.strip() for line in file if line.strip()]
+        """Start the module ``words[0]``, with the other ``words`` as arguments."""
+        command = [str(python), "-m", *words]
+        environment = _ray_environment(self._folder) | dict(variables or {})
+        self._start(command, environment, folder=self._folder, **given)
 
     def close(self) -> None:
         """End the process and all processes that it started; remove its files."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(_ENDS_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        # Earlier, an unread request could block this.
-        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
-            with suppress(OSError):
-                pipe.close()
+        super().close()
         rmtree(self._folder, ignore_errors=True)
 
 
@@ -94,7 +55,8 @@ class VerlDriver(RayProcess):
         python = ENVIRONMENT.interpreter()
         super().__init__(log)
         self._asked = 0
-        self._start(python, "agentgym.plugins.verl.driver", pipes=subprocess.PIPE)
+        driver = "agentgym.plugins.verl.driver"
+        self._start_module(python, driver, pipes=subprocess.PIPE)
 
     def start(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Start verl, and wait until its inference servers answer; return its state."""
@@ -125,7 +87,8 @@ class VerlDriver(RayProcess):
                     break
                 answer = json.loads(line)
         if not line.endswith(b"\n"):
-            said = " | ".join(self._log_lines()[-_SHOWN_LINES:])
+            lines = [line.strip() for line in self._log_text().splitlines()]
+            said = " | ".join([*filter(None, lines)][-_SHOWN_LINES:])
             raise EngineError(f"verl has ended. Its log, {self.log}, ends: {said}")
         if "error" in answer:
             raise EngineError(

@@ -2,9 +2,7 @@
 
 import os
 import re
-import signal
 import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -15,9 +13,9 @@ import httpx
 from agentgym.core.config import TrainingConfig
 from agentgym.engines.settings import log_file
 from agentgym.errors import EngineError
-from agentgym.plugins.vllm import supervise
 from agentgym.plugins.vllm.environment import require_command
 from agentgym.plugins.vllm.group import VllmSettings
+from agentgym.plugins.vllm.process import SupervisedProcess
 from agentgym.plugins.vllm.settings import (
     BASE,
     KEY_VARIABLE,
@@ -26,7 +24,6 @@ from agentgym.plugins.vllm.settings import (
     own_environment,
     variables,
 )
-from agentgym.security.files import LogFile
 from agentgym.security.redaction import new_key
 
 _MORE, _LESS = (
@@ -92,17 +89,15 @@ def _rank(error: re.Match[str]) -> int:
 
 _STARTS_S = 1800.0  # vLLM may download the model, and compiles it
 _ANSWERS_S = 600.0
-_ENDS_S = 40.0
 _TURN_S = 0.2
 _STARTS = 3
 _TRIES = 8
 _BUSY = frozenset({429, 503})
 _BACKOFF_S, _BACKOFF_CAP_S = 0.5, 8.0
-_LAST_WORDS_S = 1.0
 _TAKEN = "address already in use"
 
 
-class VllmServer:
+class VllmServer(SupervisedProcess):
     """Runs ``vllm serve`` on loopback, for this process only; use :meth:`start`.
 
     vLLM ends when this process ends, even if this process is killed.
@@ -116,9 +111,9 @@ class VllmServer:
 
     def __init__(self, config: TrainingConfig, port: int) -> None:
         program = require_command()
+        super().__init__(log_file(config))
         self.address = f"http://127.0.0.1:{port}"
         self.key = new_key()
-        self.log = log_file(config)
         self.failure = ""
         self._is_closing = False
         self._http = httpx.Client(
@@ -127,22 +122,11 @@ class VllmServer:
             timeout=httpx.Timeout(_ANSWERS_S, connect=5.0),
             trust_env=False,
         )
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        self._begin = self.log.stat().st_size if self.log.exists() else 0
-        words = [sys.executable, "-P", supervise.__file__, str(os.getpid()), ""]
-        with LogFile(self.log) as self._output:
-            self._process = subprocess.Popen(
-                [*words, *command_line(config, str(program), port)],
-                env={
-                    **own_environment(os.environ),
-                    **variables(config),
-                    KEY_VARIABLE: self.key,
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=self._output.fileno(),
-                stderr=self._output.fileno(),
-                start_new_session=True,  # on Ctrl-C this process ends it
-            )
+        environment = own_environment(os.environ) | variables(config)
+        self._start(
+            command_line(config, str(program), port),
+            environment | {KEY_VARIABLE: self.key},
+        )
 
     @classmethod
     def start(cls, config: TrainingConfig) -> Self:
@@ -192,13 +176,7 @@ class VllmServer:
         """End vLLM and all of its processes."""
         self._is_closing = True
         self._http.close()
-        if self._process.poll() is None:
-            self._process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_ENDS_S)
-        self._kill_group()
-        self._process.wait()
-        self._output.wait()
+        super().close()
 
     def _await(self) -> None:
         """Wait until the server answers, and check that this object started it."""
@@ -230,10 +208,6 @@ class VllmServer:
             self._kill_group()  # if its supervisor was killed, vLLM may still run
             self.failure = f"vLLM has ended (exit code {code}). {self._last_words()}"
 
-    def _kill_group(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-
     def _lost(self, path: str, error: Exception) -> str:
         if not self._is_closing:
             with suppress(subprocess.TimeoutExpired):
@@ -245,7 +219,4 @@ class VllmServer:
 
     def _last_words(self) -> str:
         """Return the error in vLLM's log that ended vLLM, with advice."""
-        self._output.wait(_LAST_WORDS_S)
-        with self.log.open(errors="replace") as file:
-            file.seek(self._begin)
-            return f"Its log, {self.log}, {why_it_ended(file.read())}"
+        return f"Its log, {self.log}, {why_it_ended(self._log_text())}"
