@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.core.config import TrainingConfig
+from agentgym.core.openai import NO_KEY
 from agentgym.errors import UsageError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.rollout.absolute_paths import located
@@ -90,6 +91,18 @@ def test_the_keys_that_an_import_asks_for_get_a_placeholder(
     ]
     load_agent("keyed_of_a_test:agent")
     assert len(caplog.records) == 3
+
+
+def test_a_module_that_has_read_a_key_is_imported_again(write: Write) -> None:
+    Path("settings_of_a_test.py").write_text(
+        "import os\nKEY = os.environ.get('DESKS_OWN_API_KEY')\n"
+    )
+    write(
+        "import settings_of_a_test as own\n"
+        "if own.KEY is None:\n    raise RuntimeError('no DESKS_OWN_API_KEY')\n"
+        "agent = own.KEY"
+    )
+    assert load_agent("keyed_of_a_test:agent") == NO_KEY
 
 
 def test_a_key_that_is_refused_all_the_same_is_an_error(write: Write) -> None:

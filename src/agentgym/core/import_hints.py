@@ -70,15 +70,18 @@ def names_in(path: Path) -> list[str]:
     return [name for name in _defined(tree.body) if not name.startswith("_")]
 
 
-def raised_at(error: BaseException) -> str:
-    """Return "file.py, line 3: " for the user's line that raised an error, or ""."""
+def is_users(file: str) -> bool:
+    """Return whether a Python file is the user's: not AgentGym's, nor installed."""
     installed = sysconfig.get_paths()
     ours = str(Path(__file__).parent.parent)
-    outside = (ours, installed["stdlib"], installed["purelib"], "<")
+    return not file.startswith((ours, installed["stdlib"], installed["purelib"], "<"))
+
+
+def raised_at(error: BaseException) -> str:
+    """Return "file.py, line 3: " for the user's line that raised an error, or ""."""
     found, frame = "", error.__traceback__
     while frame is not None:
-        file = frame.tb_frame.f_code.co_filename
-        if not file.startswith(outside):
+        if is_users(file := frame.tb_frame.f_code.co_filename):
             found = f"{os.path.relpath(file)}, line {frame.tb_lineno}: "
         frame = frame.tb_next
     return found

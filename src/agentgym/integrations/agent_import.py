@@ -17,7 +17,7 @@ from typing import Any
 
 from agentgym.core.agent import Trained, is_command
 from agentgym.core.background import in_background, no_running_loop
-from agentgym.core.import_hints import raised_at
+from agentgym.core.import_hints import is_users, raised_at
 from agentgym.core.openai import NO_KEY
 from agentgym.core.registry import load_object
 from agentgym.errors import AgentGymError, UnsupportedError, UsageError, message_of
@@ -41,7 +41,9 @@ _AS_PROGRAM = 'A loop of your own is trained as a program: --command "python app
 _REQUEST = "{task}"
 """The place of the user's request in the texts of an agent."""
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_PROVIDERS = ("ANTHROPIC", "AZURE_OPENAI", "GOOGLE", "GROQ", "MISTRAL", "OPENAI")
+_PROVIDERS = (
+    *("ANTHROPIC", "AZURE_OPENAI", "GEMINI", "GOOGLE", "GROQ", "MISTRAL", "OPENAI"),
+)
 _KEYS = tuple(f"{name}_API_KEY" for name in _PROVIDERS)
 """Keys that clients of models may need when an episode creates them."""
 _KEY = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:KEY|TOKEN|MODEL)\b")
@@ -122,6 +124,7 @@ def _with_keys[T](function: Callable[[], T], name: str) -> T:
     provider whose other settings are missing.
     """
     left_out: set[str] = set()
+    imported = set(sys.modules)
     try:
         while True:
             try:
@@ -131,6 +134,9 @@ def _with_keys[T](function: Callable[[], T], name: str) -> T:
             except Exception as error:
                 if not _change_key(str(error), left_out, name):
                     raise
+            for module in sys.modules.keys() - imported:  # they may have read the key
+                if is_users(getattr(sys.modules[module], "__file__", None) or "<"):
+                    del sys.modules[module]
     finally:
         for key in left_out:  # an episode may need it
             os.environ.setdefault(key, NO_KEY)

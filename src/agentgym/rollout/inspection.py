@@ -380,15 +380,15 @@ class _Verdict:
         if made.status is RolloutStatus.DROPPED:
             return f"In a trial it did not finish: {_why(made)}", self.allow_host
         if not offered and not self.trains_text:
+            words = ("--set", "train_tokens=all")
             why = (
                 "In a trial its model was offered no tool, so that there is nothing to "
-                "learn: bind the tools to the model."
+                "learn: bind the tools to the model. Or train the words of its "
+                f"answers, by a check that reads them: {' '.join(words)}."
             )
             is_checked = getattr(self.scenario, "check", None) is not None
-            if not (is_checked and self.scenario.has_check):
-                return why, self.allow_host
-            words = ("--set", "train_tokens=all")
-            return f"{why} To train the words of its answers: {' '.join(words)}.", words
+            has_check = is_checked and self.scenario.has_check
+            return why, words if has_check else self.allow_host
         if self.specs.keys() - self.late and not seen and not self.is_unfit:
             return (
                 f"In a trial its model was offered {', '.join(offered)}, and none of "
