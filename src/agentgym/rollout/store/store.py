@@ -385,7 +385,8 @@ class Store:
             live.hidden = True
             if not live.ended:
                 self._give_up(live, _DELETED, retry=False)
-            live.number = self._database.submit(tables.hide_rollout(rollout_id))
+            sql = "UPDATE rollouts SET hidden = 1 WHERE rollout_id = ?"
+            live.number = self._database.submit((sql, (rollout_id,)))
         self.changes.notify()
 
     def delete(self, rollout_id: str) -> None:
@@ -521,7 +522,9 @@ class Store:
     def attempts(self, rollout_id: str) -> list[str]:
         """Return the ids of a rollout's attempts that have events, in order."""
         self._flush(rollout_id)
-        return tables.read_attempts(self._database, rollout_id)
+        sql = """SELECT attempt_id FROM events WHERE rollout_id = ?
+            GROUP BY attempt_id ORDER BY min(rowid)"""
+        return [name for (name,) in self._database.read(sql, (rollout_id,))]
 
     def events(
         self, rollout_id: str, attempt_id: str | None = None
@@ -552,7 +555,9 @@ class Store:
         with self._lock:
             for model in models:
                 self._models[model.model, model.endpoint] = model
-                self._database.submit(tables.write_model(model))
+                row = (model.model, model.endpoint, model.model_dump_json())
+                sql = "INSERT OR REPLACE INTO models VALUES (?, ?, ?)"
+                self._database.submit((sql, row))
 
     def clear_models(self) -> None:
         """Remove all registered model servers."""
@@ -583,7 +588,7 @@ class Store:
 
     def _added(self, live: LiveRollout, events: Iterable[RecordedEvent]) -> list[Write]:
         """Keep events in memory; return the SQL that writes them without secrets."""
-        writes = []
+        writes: list[Write] = []
         for event in events:
             kind = self._cleaner.name(event.event_type)
             row = clean_row = (kind, *tables.row_of(event)[1:])
@@ -591,7 +596,7 @@ class Store:
                 clean_row = (kind, *tables.row_of(replace(event, raw=clean))[1:])
             if live.rows is not None:
                 live.rows.append(row)
-            writes.append(tables.write_event(clean_row))
+            writes.append(("INSERT INTO events VALUES ?", clean_row))
         return writes
 
     def _change(

@@ -11,7 +11,6 @@ from agentgym.rollout.store.database import Database, Write
 from agentgym.rollout.store.records import (
     FINAL_STATES,
     MODEL_REQUEST,
-    ModelServer,
     RecordedEvent,
     Rollout,
     RolloutState,
@@ -117,11 +116,6 @@ def write_rollout(
     return _ROLLOUT, (rollout_id, terminal_order, cleaner.rollout(text, is_over))
 
 
-def hide_rollout(rollout_id: str) -> Write:
-    """Return the SQL that hides a rollout from clients."""
-    return "UPDATE rollouts SET hidden = 1 WHERE rollout_id = ?", (rollout_id,)
-
-
 def rename_rollout(rollout_id: str, new: str) -> tuple[Write, Write]:
     """Return the SQL that changes the id of a rollout and of its events to ``new``."""
     sql = "UPDATE {} SET rollout_id = ? WHERE rollout_id = ?"
@@ -141,17 +135,6 @@ def row_of(event: RecordedEvent) -> Row:
     is_call = event.event_type == MODEL_REQUEST
     data = zlib.compress(event.raw, _FASTEST) if is_call else event.raw.decode()
     return event.event_type, event.rollout_id, event.attempt_id, event.timestamp, data
-
-
-def write_event(row: Row) -> Write:
-    """Return the SQL that adds an event."""
-    return "INSERT INTO events VALUES ?", row
-
-
-def write_model(model: ModelServer) -> Write:
-    """Return the SQL that adds a model server, or replaces it."""
-    row = model.model, model.endpoint, model.model_dump_json()
-    return "INSERT OR REPLACE INTO models VALUES (?, ?, ?)", row
 
 
 def find_rollout(database: Database, rollout_id: str) -> tuple[Rollout, bool] | None:
@@ -202,10 +185,3 @@ def events_of(rows: Iterable[Any]) -> Iterator[RecordedEvent]:
     for kind, rollout_id, attempt, timestamp, data in rows:
         raw = decompressed(data)
         yield RecordedEvent(kind, rollout_id, attempt, timestamp, raw)
-
-
-def read_attempts(database: Database, rollout_id: str) -> list[str]:
-    """Return the ids of a rollout's attempts that have events, in order."""
-    sql = """SELECT attempt_id FROM events WHERE rollout_id = ?
-        GROUP BY attempt_id ORDER BY min(rowid)"""
-    return [name for (name,) in database.read(sql, (rollout_id,))]
