@@ -52,7 +52,7 @@ async def test_an_own_role_comes_after_the_team() -> None:
     sandbox = Sandbox()
     project = TeamEnvironment(TESTS, sandbox)
     try:
-        tools = [LangChainAdapter().bound(tool) for tool in project.tools()]
+        tools = [LangChainAdapter().framework.bound(tool) for tool in project.tools()]
         graph = make_agent(cast.actor(play), tools)
         state = await graph.ainvoke({"messages": [("user", ASKED)]})
     finally:

@@ -39,7 +39,7 @@ class Team:
         self.project = TeamEnvironment(files, sandbox, max_rounds=rounds)
         self.graph = build_team(
             cast,
-            [LangChainAdapter().bound(tool) for tool in self.project.tools()],
+            [LangChainAdapter().framework.bound(tool) for tool in self.project.tools()],
             checkpointer=InMemorySaver(),
             **options,
         )

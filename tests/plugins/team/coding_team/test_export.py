@@ -37,7 +37,7 @@ async def test_the_graph_comes_back_with_the_trained_model(
     monkeypatch.setattr(LangChainAdapter, "trained_model", lambda *_: model)
     [task] = [t for t in scenario.tasks(Split.TEST, 0, 5) if t.family == "direct"]
     tools = [
-        LangChainAdapter().bound(tool)
+        LangChainAdapter().framework.bound(tool)
         for tool in scenario.create_environment(task).tools()
     ]
     graph = trained(tmp_path).to_langchain(tools=tools)
