@@ -32,16 +32,6 @@ async def test_a_framework_gets_the_tools_own_result_and_the_record_a_copy() -> 
     assert call.result(found[1]) is own
 
 
-async def test_a_result_that_is_none_stays_none() -> None:
-    async def give(_: dict[str, Any]) -> Any:
-        return None
-
-    call = CallInPlace("give", give)
-    with call.running():
-        _, text = await run_tool({"give": live_tool(SPEC, elsewhere)}, "give", {})
-    assert call.result(text) is None
-
-
 async def test_exceptions_that_steer_a_framework_reach_it() -> None:
     async def steer(_: dict[str, Any]) -> Any:
         raise Steering("ask first")

@@ -8,7 +8,7 @@ import pytest
 import agentgym
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
-from agentgym.core.trajectory import ModelCall, Trajectory
+from agentgym.core.trajectory import Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.new_pack import write_pack
@@ -159,15 +159,6 @@ def test_a_call_that_failed_and_was_tried_again_counts_once(
     assert len(asked) == 4
     by_call = [call.rewards for call in found.model_calls]
     assert by_call == [{"looked": 0.25}, {"looked": 0.25}, {"checked": 0.5}]
-
-
-def test_a_reward_without_parts_becomes_one() -> None:
-    call = ModelCall(rewards={"looked": 0.25})
-    made = Trajectory(
-        rollout_id="r", scenario="s", task_id="t", steps=[call], reward=1.0
-    ).with_inner_rewards()
-    assert made.reward == 1.25
-    assert made.reward_parts == {"scenario": 1.0, "looked": 0.25}
 
 
 def test_each_call_is_credited_with_its_own(pack: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from agentgym.core.trajectory import RolloutStatus
 from agentgym.engines.scripted import Reply
 from agentgym.errors import MissingExtraError, RolloutError, UnsupportedError
 from agentgym.integrations import registry
-from agentgym.integrations.agent_import import load_agent, resolve_framework
+from agentgym.integrations.agent_import import load_agent
 from agentgym.integrations.registry import FRAMEWORKS, is_installed
 from tests.integrations.authored_runs import LIST, OK, acting, run, run_all, told_last
 from tests.integrations.test_authored import ELSEWHERE
@@ -43,21 +43,6 @@ print(FRAMEWORKS.get(sys.argv[1]).framework)
 def at(framework: str, name: str) -> str:
     """Return the reference of an agent, or of a function, of the author's."""
     return f"tests.plugins.{framework}.authored:{name}"
-
-
-@pytest.mark.parametrize(
-    ("framework", "names"),
-    [
-        ("agent_framework", ["clerk", "chain", "make_own", "make_later"]),
-        ("llamaindex", ["clerk", "desk", "make_own", "make_later"]),
-        ("openai_agents", ["clerk", "make_own", "make_later", "guarded"]),
-        ("pydantic_ai", ["clerk", "make_own", "make_later", "deaf"]),
-        ("strands", ["clerk", "make_own", "make_later", "deaf"]),
-    ],
-)
-def test_its_framework_is_found(framework: str, names: list[str]) -> None:
-    for name in names:
-        assert resolve_framework(at(framework, name)) == framework
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from agentgym.train.result import use_of
 from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.warm_start import fine_tuning
 from agentgym.train.warm_start.fine_tuning import FineTuning
-from agentgym.ui.cards import agent_view, scenario_view
+from agentgym.ui.cards import agent_view
 from tests.integrations.calculator import said
 from tests.rollout.sessions import session
 from tests.scripted_engine import ScriptedEngine, made_run
@@ -113,14 +113,6 @@ def test_one_answer_ends_a_task_that_says_so(tmp_path: Path, framework: str) -> 
 
 
 @pytest.mark.slow
-def test_the_check_takes_tools_that_differ_and_asks_for_no_rare_words() -> None:
-    found = {finding.name: finding for finding in check_scenario(SCENARIO, tasks=6)}
-    failed = {n: f.why for n, f in found.items() if f.status == "fail"}
-    assert not failed
-    assert get_scenario(SCENARIO).splits == (Split.TRAIN, Split.VALIDATION, Split.TEST)
-
-
-@pytest.mark.slow
 def test_an_environment_with_tools_that_the_scenario_does_not_name_fails_the_check(
     tmp_path: Path,
 ) -> None:
@@ -152,12 +144,6 @@ def test_the_trained_agent_has_no_tools_of_its_own_and_says_so(tmp_path: Path) -
     assert code.endswith(".to_langchain(tools=[...])\n")
     here = Identity.of_saved(trained)
     assert not here.is_of(here._replace(source="elsewhere"))
-
-
-def test_a_scenario_shows_the_tools_of_its_first_task() -> None:
-    text = shown(scenario_view(get_scenario(SCENARIO)), 100)
-    assert "each has its own" in text
-    assert "heat_kitchen(kitchen_degrees)" in text
 
 
 def test_the_longest_prompt_has_the_most_tools() -> None:

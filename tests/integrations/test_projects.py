@@ -91,15 +91,6 @@ def test_a_package_of_the_project_comes_before_an_installed_one_of_its_name(
     assert load_agent(reference_of("desk")) == (42, "own")
 
 
-def test_a_file_of_the_same_name_next_to_the_agents_folder_changes_nothing(
-    project: Path,
-) -> None:
-    describe(project, env={"DESK_MODE": "own"})
-    (project / "desk_of_a_test.py").write_text("raise AssertionError")
-    for _ in range(2):
-        assert load_agent(reference_of("desk")) == (42, "own")
-
-
 def test_the_module_of_another_project_is_not_taken_for_this_ones(
     project: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -147,14 +138,6 @@ def test_a_file_that_is_malformed_is_one_error(project: Path, text: str) -> None
     (project / "langgraph.json").write_text(text)
     with pytest.raises(ConfigError, match=r"Cannot read .*langgraph\.json"):
         project_agents()
-
-
-@pytest.mark.parametrize(
-    "data", [[], {}, {"graphs": []}, {"graphs": {"a": 3}}, {"graphs": {"a": "x"}}]
-)
-def test_a_file_without_graphs_names_none(project: Path, data: object) -> None:
-    (project / "langgraph.json").write_text(json.dumps(data))
-    assert project_agents() == []
 
 
 def test_a_crew_is_named_by_its_class(project: Path) -> None:

@@ -18,7 +18,7 @@ from langchain.chat_models import init_chat_model
 from langchain.tools import ToolRuntime
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.tools import BaseTool, tool
+from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph, add_messages
@@ -478,19 +478,6 @@ class Total(TypedDict):
 
 class Opaque:
     """What no JSON holds."""
-
-
-class LendTo(BaseTool):
-    """A tool whose argument no schema tells."""
-
-    name: str = "lend_to"
-    description: str = "Lend to somebody."
-
-    def _run(self, somebody: Opaque) -> str:
-        return "lent"
-
-
-unspeakable = build(ask, tools=ToolNode([*TOOLS, LendTo()]))
 
 
 class Holder:

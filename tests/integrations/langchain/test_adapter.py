@@ -2,15 +2,12 @@
 
 from typing import Any
 
-import pytest
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.tools import StructuredTool, tool
-from langgraph.graph import MessagesState, StateGraph
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentgym.core.tools import same_arguments
-from agentgym.errors import UnsupportedError
 from agentgym.integrations.langchain import LangChainAdapter
 from agentgym.integrations.langchain.graphs import spec_of
 
@@ -46,13 +43,6 @@ def test_a_copy_answers_from_another_model_and_the_agent_as_before() -> None:
     assert answer(graph) == "old"
 
 
-def test_what_is_no_graph_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="not a compiled graph"):
-        ADAPTER.require_agent(object(), "it")
-    with pytest.raises(UnsupportedError, match="StateGraph that is not compiled"):
-        ADAPTER.require_agent(StateGraph(MessagesState), "it")
-
-
 class Mail(BaseModel):
     """The arguments of a mail, with a name that is a keyword."""
 
@@ -74,9 +64,3 @@ def test_an_argument_may_be_called_by_its_alias_as_in_langchain() -> None:
     assert spec.validate(by_alias) == by_name
     assert same_arguments(spec, by_alias, by_name)
     assert not spec.accepts({"form": "Ada", "to": "Bob"})
-
-
-def test_tools_are_not_taken_from_a_graph() -> None:
-    graph = create_agent(FakeListChatModel(responses=[]), [])
-    with pytest.raises(UnsupportedError, match="a CompiledStateGraph: name a tool"):
-        LangChainAdapter().tools_of(graph)

@@ -326,24 +326,6 @@ def test_the_import_of_a_module_ends_where_it_runs_the_agent(
     assert "runs_it runs the agent: its import ends there" in caplog.text
 
 
-def test_an_agent_that_its_module_runs_in_a_thread_keeps_nothing_of_that_run(
-    tried: Callable[..., AgentReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "keeps_it.py").write_text(
-        "from concurrent.futures import ThreadPoolExecutor\n"
-        "from contextvars import copy_context\n"
-        f"from {HERE} import plain as graph\n"
-        "said = []\n"
-        "def run():\n"
-        "    said.append('Hello')\n"
-        "    graph.invoke({'messages': [('user', 'Hello')]})\n"
-        "ThreadPoolExecutor().submit(copy_context().run, run).result()\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert load_agent("keeps_it:said") == []
-    assert load_agent("keeps_it:graph") is not None
-
-
 @pytest.mark.slow
 def test_a_module_may_run_a_loop_as_it_is_imported(
     tried: Callable[..., AgentReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

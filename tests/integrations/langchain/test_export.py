@@ -10,7 +10,6 @@ from langgraph.errors import GraphRecursionError
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply
 from tests.integrations.exported import scripted, trained_in
-from tests.rollout.stub_server import LISTED, StubServer
 
 MAX_TURNS = 4
 TEAM = "tests.integrations.langchain.teams:make_graph"
@@ -33,14 +32,6 @@ def exported(
 
     scripted(monkeypatch, respond)
     return trained_in(folder, "langchain", agent).to_langchain(tools=[look])
-
-
-def test_a_server_is_asked_for_the_model_that_it_has(tmp_path: Path) -> None:
-    with StubServer(models=LISTED) as server:
-        trained = trained_in(tmp_path, "langchain")
-        agent = trained.to_langchain(tools=[look], base_url=server.endpoint)
-        agent.invoke({"messages": [("user", "Look.")]})
-    assert [body["model"] for body in server.bodies] == ["/srv/folder"]
 
 
 @pytest.mark.parametrize("agent", [None, "tests.rollout.chatty:make_hooked_agent"])

@@ -49,45 +49,6 @@ def streamed(model: Any, **options: Any) -> AIMessageChunk:
     return whole
 
 
-def test_a_call_says_how_it_is_sampled() -> None:
-    asked = Asked("Yes.")
-    asked.model.bind(temperature=1.0, max_tokens=7).invoke("x", seed=5)
-    list(asked.model.stream("x", temperature=0.5, max_tokens=8, seed=6))
-    asked.model.invoke("x")
-    sampled = [(r.temperature, r.max_tokens, r.seed) for r in asked.requests]
-    assert sampled == [(1.0, 7, 5), (0.5, 8, 6), (0.0, 160, 2)]
-
-
-@pytest.mark.parametrize(
-    ("stop", "text"),
-    [
-        (["STOP"], "one "),
-        (["three", "P tw"], "one STO"),
-        (["STOPPED", "three!"], "one STOP two three"),
-    ],
-)
-async def test_text_ends_before_a_stop_sequence(stop: list[str], text: str) -> None:
-    said = "one STOP two three"
-    model = Asked(said, ("f", "{}")).model
-    whole = model.invoke("x", stop=stop)
-    assert whole.text == text
-    assert bool(whole.tool_calls) == (text == said)
-    assert (await model.ainvoke("x", stop=stop)).text == text
-    pieces = streamed(model, stop=stop)
-    assert pieces.text == text
-    calls = [(c["name"], c["args"]) for c in whole.tool_calls]
-    assert [(c["name"], c["args"]) for c in pieces.tool_calls] == calls
-    ends = [m.response_metadata["finish_reason"] for m in (whole, pieces)]
-    assert ends == ["stop" if text != said else "tool_calls"] * 2
-
-
-def test_no_tool_is_offered_where_none_shall_be_called() -> None:
-    asked = Asked("Yes.")
-    asked.model.bind_tools([Answer], tool_choice="none").invoke("x")
-    asked.model.bind_tools([Answer], tool_choice="auto").invoke("x")
-    assert [len(request.tools) for request in asked.requests] == [0, 1]
-
-
 def test_a_call_that_is_asked_for_must_be_made() -> None:
     asked = Asked("Yes.")
     for choice in ("any", "required", True, "Answer"):

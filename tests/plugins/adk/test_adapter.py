@@ -7,20 +7,12 @@ from typing import Any
 import pytest
 
 from agentgym.engines.scripted import Reply
-from agentgym.errors import MissingExtraError, UnsupportedError
-from agentgym.integrations import registry
-from agentgym.integrations.agent_import import load_agent, resolve_framework
+from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.adk import AdkAdapter
 from tests.integrations.exported import list_then_say, scripted, trained_in
 
 AUTHORED = "tests.plugins.adk.authored"
 ADAPTER = AdkAdapter()
-
-
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match="adk"):
-        ADAPTER.check()
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +33,6 @@ async def ask(agent: Any, message: str) -> str:
     said = types.Content(role="user", parts=[types.Part(text=message)])
     events = [event async for event in runner.run_async(new_message=said, **named)]
     return str(events[-1].content.parts[0].text)
-
-
-def test_its_framework_is_found(authored: Any) -> None:
-    assert resolve_framework(f"{AUTHORED}:clerk") == "adk"
-    with pytest.raises(UnsupportedError, match="gave a dict, not an agent"):
-        ADAPTER.require_agent(authored.nothing, "app:nothing")
 
 
 async def test_its_own_tools_do_what_they_do(authored: Any) -> None:

@@ -176,7 +176,6 @@ class Answer(BaseModel):
 
 
 magentic = MagenticOneGroupChat([worker], client)
-magentic_within = RoundRobinGroupChat([planner, magentic], max_turns=2)
 strict = FunctionTool(list_files, description="List the files.", strict=True)
 structured = AssistantAgent(
     "structured", client, tools=[strict], output_content_type=Answer

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.base import Team
-from autogen_agentchat.tools import AgentTool
 from autogen_core.tools import FunctionTool, StaticWorkbench, ToolOverride
 
 from agentgym.core.tools import Tool
@@ -78,11 +77,6 @@ async def test_its_own_tools_do_what_they_do() -> None:
         await tools["leave"]()
 
 
-def test_a_tool_that_no_model_can_be_told_of_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="'count' cannot be described"):
-        ADAPTER.tools_of(FunctionTool(count, description="Count."))
-
-
 async def test_a_copy_answers_from_another_model_and_the_given_one_stays() -> None:
     live = agent(model())
     before = dict(vars(live))
@@ -114,17 +108,6 @@ def test_all_models_of_a_copy_are_the_other(name: str) -> None:
     assert other not in mine.values()
     slot = getattr(copy, "_model_client", other)  # who chooses the next speaker
     assert slot is other
-
-
-async def test_tools_of_a_copy_are_those_that_it_had() -> None:
-    script = iter([Reply(calls=[("list_files", {})]), Reply("Done.")])
-    other = TrainedClient(endpoint(lambda _: next(script)))
-    made = ADAPTER.with_model(authored("clerk"), other)
-    assert "the real tool ran" in str((await made.run(task="?")).messages)
-    inner = AgentTool(agent(model()))
-    live = AssistantAgent("boss", model(), tools=[inner])
-    ADAPTER.with_model(live, other)
-    assert inner._agent._model_client is not other
 
 
 def test_what_cannot_be_looked_into_is_refused() -> None:

@@ -104,9 +104,3 @@ async def test_same_requests_without_strict(options: dict[str, Any]) -> None:
     assert len(theirs[0]["messages"]) == 4
     assert plain == expected
     assert gateway == expected
-
-
-async def test_a_tool_that_is_strict_stays_so() -> None:
-    wire = Wire(PlainOpenAIClient)
-    await wire.client.create(SAID, tools=[{**LOOK.schema, "strict": True}])
-    assert wire.bodies[0]["tools"][0]["function"]["strict"] is True

@@ -1,17 +1,12 @@
 """A trained agent as an AutoGen agent: in this process, and on a server."""
 
-import asyncio
-import gc
 import threading
-import time
-import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import (
-    ModelClientStreamingChunkEvent,
     ToolCallExecutionEvent,
     ToolCallSummaryMessage,
 )
@@ -19,9 +14,8 @@ from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.models import CreateResult, LLMMessage, SystemMessage, UserMessage
 from openai import OpenAIError
 
-from agentgym.engines.local.policy import LocalPolicy
 from agentgym.engines.scripted import Reply, ScriptedPolicy
-from agentgym.errors import MissingExtraError, UnsupportedError, UsageError
+from agentgym.errors import UnsupportedError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.autogen import AutoGenAdapter
 from agentgym.plugins.autogen.agents import TrainedClient
@@ -123,17 +117,6 @@ async def test_a_team_comes_back_with_its_control_flow(
     assert "the real tool ran" in str(result.messages)
 
 
-def test_what_is_missing_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(UsageError, match=r"to_autogen\(tools=\[\.\.\.\]\)"):
-        trained_in(tmp_path, "autogen", scenario="gone").to_autogen()
-    found = "agentgym.integrations.registry.find_spec"
-    monkeypatch.setattr(found, lambda module: None)
-    with pytest.raises(MissingExtraError, match=r"pip install .*\[autogen\]"):
-        AutoGenAdapter().check()
-
-
 async def test_the_policy_streams_counts_and_closes(tmp_path: Path) -> None:
     trained = trained_in(tmp_path, "autogen")
     client = AutoGenAdapter().trained_model(trained)
@@ -157,38 +140,6 @@ async def test_the_policy_streams_counts_and_closes(tmp_path: Path) -> None:
         await client.create(asked)
 
 
-async def test_an_agent_streams_what_the_policy_samples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scripted(monkeypatch, Reply("one two three"))
-    factory = "tests.plugins.autogen.teams:make_streaming_agent"
-    agent = trained_in(tmp_path, "autogen", factory).to_autogen(tools=[])
-    chunks = [
-        event.content
-        async for event in agent.run_stream(task="Go.")
-        if isinstance(event, ModelClientStreamingChunkEvent)
-    ]
-    assert "".join(chunks).split() == ["one", "two", "three"]
-    assert len(chunks) > 1
-
-
 def decoders() -> set[threading.Thread]:
     """Return all threads but those of OpenAI's client, which end with the loop."""
     return {t for t in threading.enumerate() if not t.name.startswith("asyncio_")}
-
-
-@pytest.mark.slow
-async def test_the_weights_go_with_the_agent(tmp_path: Path) -> None:
-    before = decoders()
-    agent: Any = trained_in(tmp_path, "autogen").to_autogen(tools=[])
-    await agent.close()
-    assert (await agent.run(task="Say hello.")).messages
-    policy = agent._model_client._transport._policy
-    assert isinstance(policy, LocalPolicy)
-    weights = weakref.ref(policy._loaded.model)
-    del policy, agent
-    deadline = time.monotonic() + 30
-    while weights() is not None or not before.issuperset(decoders()):
-        assert time.monotonic() < deadline
-        gc.collect()
-        await asyncio.sleep(0.01)  # what has ended is let go by the loop

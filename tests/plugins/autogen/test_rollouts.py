@@ -77,14 +77,6 @@ def test_a_team_that_never_ends_is_cut_and_scored(
     assert log.read_text() == ""
 
 
-def test_calls_that_are_no_json_object_are_malformed(tmp_path: Path) -> None:
-    calls = [("read_file", '{"path": '), ("read_file", "[1]"), ("read_file", "3")]
-    found = run(tmp_path, None, Reply(calls=calls), Reply("Done."))
-    assert found.reward is not None, found.reason
-    outcomes = [call.outcome for call in found.get_tool_calls()]
-    assert outcomes == [ToolOutcome.MALFORMED] * 3
-
-
 @pytest.mark.slow
 def test_the_model_is_told_of_the_tools_as_they_are(tmp_path: Path) -> None:
     there, here = tmp_path / "there", tmp_path / "here"

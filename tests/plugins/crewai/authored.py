@@ -96,7 +96,6 @@ writing = Crew(
     checkpoint=CheckpointConfig(location="crew_checkpoints"),
 )
 planning = person("Planner", note, planning_config=PlanningConfig(llm=MODEL))
-lined = person("Liner\n", note)
 quitting = person("Quitter", quit_all)
 counting = person("Counter", count)
 

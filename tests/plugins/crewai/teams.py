@@ -117,12 +117,6 @@ def make_hierarchy(llm: Any, tools: list[Any]) -> Crew:
     )
 
 
-def make_deaf_crew(llm: Any, tools: list[Any]) -> Crew:
-    agent = make_agent(llm, tools)
-    task = Task(description="Do it.", expected_output="A word.", agent=agent)
-    return Crew(agents=[agent], tasks=[task])
-
-
 def make_paid_agent(llm: Any, tools: list[Any]) -> Agent:
     return make_agent("openai/gpt-4o", tools)
 

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from crewai import BaseLLM, Crew, Task
 from crewai.mcp import MCPServerStdio
-from crewai.tools import BaseTool, tool
+from crewai.tools import tool
 
-from agentgym.errors import MissingExtraError, ToolError, UnsupportedError, UsageError
-from agentgym.integrations import registry
+from agentgym.errors import ToolError, UnsupportedError, UsageError
 from agentgym.integrations.agent_import import build, load_agent
 from agentgym.plugins.crewai import CrewAIAdapter
 from agentgym.plugins.crewai.agents import in_training, members
@@ -113,13 +112,6 @@ def test_what_is_no_agent_is_refused() -> None:
         ADAPTER.with_model(agent, "openai/gpt-4o")
     with pytest.raises(UnsupportedError, match="cannot take tools from"):
         ADAPTER.tools_of(agent)
-
-
-def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "find_spec", lambda _: None)
-    with pytest.raises(MissingExtraError, match=r"pip install .*\[crewai\]"):
-        ADAPTER.check()
-    assert issubclass(type(look_up), BaseTool)
 
 
 def of_one(topic: str, tone: str = "kind") -> Crew:

@@ -7,9 +7,8 @@ import pytest
 
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split
-from agentgym.core.trajectory import RolloutStatus, Trajectory
+from agentgym.core.trajectory import Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
-from agentgym.errors import RolloutError
 from agentgym.integrations.episode import STUCK_AFTER
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
@@ -85,18 +84,6 @@ def test_a_call_is_made_again_and_not_remembered(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_malformed_arguments_are_fed_back_and_counted(tmp_path: Path) -> None:
-    def respond(request: ChatRequest) -> Reply:
-        said = sum(m["role"] == "assistant" for m in request.messages)
-        if said == 0:
-            return Reply(calls=[("note", "{not json")])
-        return Reply("Done.")
-
-    [call] = run(tmp_path, respond).get_tool_calls()
-    assert call.outcome.value == "malformed"
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("agent", [None, "make_task"])
 def test_nothing_happens_after_a_cut_although_crewai_tries_again(
     tmp_path: Path, agent: str | None
@@ -116,45 +103,7 @@ def test_nothing_happens_after_a_cut_although_crewai_tries_again(
 
 
 @pytest.mark.slow
-def test_going_round_without_a_failure_is_stuck_and_scored(tmp_path: Path) -> None:
-    def respond(request: ChatRequest) -> Reply:
-        return Reply(calls=[("note", {"wrong": "x"})])
-
-    trajectory = run(tmp_path, respond)
-    assert trajectory.reason is not None
-    assert trajectory.reason.kind == "stuck"
-    assert trajectory.reward is not None
-
-
-@pytest.mark.slow
 def test_an_empty_answer_is_an_answer(tmp_path: Path) -> None:
     trajectory = run(tmp_path, lambda _: Reply(""))
     assert str(trajectory.reason) == "goal not reached"
     assert trajectory.reward is not None
-
-
-@pytest.mark.slow
-def test_a_tool_that_crashes_drops_the_episode(tmp_path: Path) -> None:
-    def respond(request: ChatRequest) -> Reply:
-        return Reply(calls=[("jam", {})])
-
-    trajectory = run(tmp_path, respond)
-    assert trajectory.status is RolloutStatus.DROPPED
-    assert trajectory.reward is None
-    assert "the desk is broken" in str(trajectory.reason)
-    assert len(trajectory.model_calls) <= 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("agent", "told"),
-    [
-        ("make_deaf_crew", r"no words. Write \{task\} in a description"),
-        ("make_nothing", r"gave a str, not an Agent, Task, Crew or Flow"),
-    ],
-)
-def test_a_factory_that_cannot_be_trained_is_told_why(
-    tmp_path: Path, agent: str, told: str
-) -> None:
-    with pytest.raises(RolloutError, match=told):
-        run(tmp_path, note_once, agent)

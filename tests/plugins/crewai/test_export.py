@@ -1,10 +1,8 @@
 """A trained agent given back as CrewAI's: it answers, calls tools and keeps quiet."""
 
 import asyncio
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from crewai import Agent, Crew
@@ -17,7 +15,6 @@ from agentgym.plugins.crewai import CrewAIAdapter
 from tests.integrations.exported import scripted, trained_in
 from tests.plugins.crewai.test_authored import delegate_or_note, note_and_answer
 from tests.rollout.sessions import requests, session
-from tests.rollout.stub_server import LISTED, StubServer, completion
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:crewai")
 
@@ -71,20 +68,6 @@ def test_it_is_told_what_it_was_told_in_training(
     assert [m["role"] for m in asked[1].messages] == [
         m["role"] for m in trainings[1].messages
     ]
-
-
-def test_a_crew_is_given_back_as_a_crew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = scripted(monkeypatch, lambda request: Reply("Done."))
-    crew = trained_in(
-        tmp_path, "crewai", "tests.plugins.crewai.teams:make_crew"
-    ).to_crewai()
-    assert isinstance(crew, Crew)
-    monkeypatch.setenv("CREWAI_STORAGE_DIR", str(tmp_path))
-    assert crew.kickoff({"task": "Note it."}).raw == "Done."
-    assert "Note it." in asked[0].messages[-1]["content"]
-    assert len(asked) == 2
 
 
 @pytest.mark.parametrize("name", ["scribe", "make_own", "make_on"])
@@ -155,51 +138,3 @@ def test_a_model_asked_too_often_gives_its_last_answer(
 
 class Verdict(BaseModel):
     good: bool
-
-
-def test_a_policy_in_this_process_answers_in_a_form(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[ChatRequest] = []
-
-    def answer(request: ChatRequest) -> Reply:
-        asked.append(request)
-        return Reply(calls=[("Verdict", {"good": True})])
-
-    scripted(monkeypatch, answer)
-    model = CrewAIAdapter().trained_model(trained_in(tmp_path, "crewai"))
-    assert model.call("?", response_model=Verdict) == Verdict(good=True)
-    assert [(request.form, request.wants_call) for request in asked] == [
-        ("Verdict", True)
-    ]
-
-
-def test_a_server_is_asked_by_crewais_own_client(tmp_path: Path) -> None:
-    bodies: list[dict[str, Any]] = []
-
-    async def respond(request: Any, body: dict[str, Any]) -> Any:
-        from aiohttp import web
-
-        bodies.append({**body, "key": request.headers["Authorization"]})
-        message = {"role": "assistant", "content": "Done."}
-        return web.json_response(completion(message=message))
-
-    with StubServer(respond, models=LISTED) as server:
-        agent = trained_in(tmp_path, "crewai").to_crewai(
-            base_url=server.endpoint, api_key="k"
-        )
-        assert isinstance(agent, Agent)
-        assert agent.kickoff("List the files.").raw == "Done."
-    [body] = bodies
-    assert body["model"] == "/srv/folder"
-    assert body["key"] == "Bearer k"
-    assert body["temperature"] == 0.0
-    assert body["max_completion_tokens"] == 40
-    assert "list_files" in json.dumps(body["tools"])
-
-
-@pytest.mark.slow
-def test_shipped_weights_answer(tmp_path: Path) -> None:
-    agent = trained_in(tmp_path, "crewai").to_crewai()
-    assert isinstance(agent, Agent)
-    assert agent.kickoff("Run the tests.").raw

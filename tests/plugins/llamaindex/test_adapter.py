@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from agentgym.engines.scripted import Reply
-from agentgym.errors import UnsupportedError
 from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.llamaindex import LlamaIndexAdapter
 from tests.integrations.exported import list_then_say, scripted, trained_in
@@ -56,13 +55,6 @@ async def test_its_own_tools_do_what_they_do(authored: Any) -> None:
     [leave] = ADAPTER.tools_of(authored.quitting.tools[0])
     with pytest.raises(RuntimeError, match=r"quit_all called sys.exit\(3\)"):
         await leave()
-
-
-def test_an_agent_that_writes_its_actions_as_text_is_refused(authored: Any) -> None:
-    with pytest.raises(
-        UnsupportedError, match=r"ReActAgent, .*make it a FunctionAgent"
-    ):
-        ADAPTER.require_agent(authored.by_text, "app:agent")
 
 
 async def test_its_own_agents_come_back_with_the_trained_model_throughout(

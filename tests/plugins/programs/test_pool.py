@@ -3,14 +3,12 @@
 Slow: each test starts processes.
 """
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -80,18 +78,6 @@ def test_a_process_takes_so_many_tasks_and_is_then_replaced(tmp_path: Path) -> N
     assert processes_of(str(tmp_path), 10) == []
 
 
-def test_two_tasks_at_a_time_have_two_processes() -> None:
-    pool = Pool(9).pool
-    task: dict[str, Any] = {"instruction": "x"}
-    both = pool.take(), pool.take()
-    first, second = (pool.ask(each, task, 60) for each in both)
-    assert first != second
-    pool.close()
-    late = pool.take()
-    pool.ask(late, task, 60)
-    assert not late.run.is_alive  # nothing waits in a pool that is closed
-
-
 @pytest.mark.parametrize(
     ("said", "kind", "wording"),
     [
@@ -134,15 +120,6 @@ def test_a_process_that_ends_between_tasks_is_replaced_and_no_task_is_lost() -> 
     pool.pool.close()
 
 
-def test_an_attempt_that_failed_by_its_own_account_leaves_the_process() -> None:
-    pool = Pool(9)
-    before = pool.answer("x")
-    error = pool.error("refuse")
-    assert (error.kind, str(error)) == ("program: error", "no such book")
-    assert pool.answer("x") == before
-    pool.pool.close()
-
-
 def test_children_that_tasks_leave_end_with_the_process(tmp_path: Path) -> None:
     pool = Pool(2, **{MARK: str(tmp_path)})
     pool.answer("child")
@@ -182,11 +159,3 @@ def test_no_process_that_waits_outlives_who_started_it(
     starter.send_signal(number)
     starter.wait()
     assert processes_of(mark, 20) == []
-
-
-def test_a_line_of_a_task_is_json_whatever_it_holds() -> None:
-    pool = Pool(2)
-    task = {"instruction": "two\nlines — and a \0"}
-    assert pool.pool.ask(pool.pool.take(), task, 60).isdigit()
-    assert "\n" not in json.dumps(task)
-    pool.pool.close()

@@ -170,17 +170,6 @@ def test_a_program_posts_its_own_reward(tmp_path: Path) -> None:
     assert "AGENTGYM_REWARD_URL" in str(silent.reason)
 
 
-def test_a_look_into_a_program_finds_its_tools(tmp_path: Path) -> None:
-    tasks = write_tasks(tmp_path, [])
-    config = TrainingConfig.create(scenario=str(tasks), agent=f"command:{COMMAND}")
-    report = probed(located(config))
-    assert report.problems == []
-    assert report.offered["order"]["parameters"]["required"] == ["title", "copies"]
-    assert report.own == {"stock": "really runs", "order": "really runs"}
-    assert any("really run" in concern for concern in report.concerns)
-    assert "the task's request" not in str(report.concerns)
-
-
 def test_a_program_that_does_not_read_its_task_is_told(tmp_path: Path) -> None:
     tasks = write_tasks(tmp_path, [])
     command = f"command:sh -c 'echo Buy Emma | {COMMAND} # {{instruction}}'"
@@ -304,24 +293,6 @@ def test_a_program_that_takes_several_tasks_is_started_once(
     assert len(pids) == len(fine)
     assert len(set(pids)) <= 4  # two at a time, and two that had to be replaced
     assert processes_of(mark, 10) == []
-
-
-async def test_several_tasks_each_have_a_model_and_a_folder_of_their_own() -> None:
-    seen: list[str] = []
-
-    async def model(messages: list[Any], **options: Any) -> Any:
-        if messages[-1]["role"] == "tool":
-            return messages[0]["content"]
-        seen.append(messages[0]["content"])
-        arguments = json.dumps({"title": "Dune"})
-        call = {"id": "c1", "function": {"name": "stock", "arguments": arguments}}
-        return {"content": None, "tool_calls": [call]}
-
-    tasks = [f"Request {n}" for n in range(8)]
-    agent = f"command:{COMMAND} --tasks {{tasks:3}}"
-    made = await run_rollouts(tasks, llm=model, agent=agent, concurrency=2)
-    assert [each.answer for each in made.trajectories] == tasks
-    assert sorted(seen) == tasks
 
 
 def test_an_attempt_that_is_cut_ends_by_itself_or_with_its_process(

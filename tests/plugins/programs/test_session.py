@@ -82,14 +82,6 @@ async def test_outcomes_are_read_from_the_next_prompt() -> None:
     assert "is_error" not in given[5]  # no model is sent it
 
 
-async def test_a_result_counts_once_though_every_prompt_repeats_it() -> None:
-    session = session_of([("stock", '{"title": "Dune"}')], [], [])
-    await asked(session)
-    for _ in range(2):
-        await asked(session, result("call-1-0", "3 copies"))
-    assert len(session.episode.tool_calls) == 1
-
-
 async def test_the_models_own_words_are_put_back_into_the_prompt() -> None:
     session = session_of([("stock", '{"title":  "Dune"}'), ("order", "{")], [])
     await asked(session)
@@ -166,16 +158,6 @@ async def test_the_same_failing_call_three_times_ends_the_episode() -> None:
         session.episode.begin_turn()
 
 
-async def test_too_many_calls_end_the_episode() -> None:
-    session = session_of(*[[]] * 20)
-    for _ in range(9):
-        await asked(session)
-    with pytest.raises(ApiError, match="no answer within 9 calls") as caught:
-        await asked(session)
-    assert (caught.value.status, caught.value.code) == (400, "max_turns")
-    assert session.over.is_set()
-
-
 async def test_a_prompt_beyond_the_context_is_not_tried_again() -> None:
     session = session_of(ContextLengthError("1,025 tokens"))
     with pytest.raises(ApiError, match="1,025 tokens") as caught:
@@ -190,12 +172,6 @@ async def test_a_failing_model_is_why_until_it_answers() -> None:
     assert isinstance(session.failure, RuntimeError)
     await asked(session)
     assert session.failure is None
-
-
-@pytest.mark.parametrize("reward", [None, "much", 1.5, float("nan"), []])
-def test_a_reward_that_is_none_is_refused(reward: Any) -> None:
-    with pytest.raises(ApiError, match="This is not a reward"):
-        session_of().post_reward({"reward": reward})
 
 
 @pytest.mark.parametrize(

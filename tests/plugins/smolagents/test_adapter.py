@@ -8,7 +8,7 @@ import pytest
 
 from agentgym.engines.scripted import Reply
 from agentgym.errors import UnsupportedError
-from agentgym.integrations.agent_import import load_agent, resolve_framework
+from agentgym.integrations.agent_import import load_agent
 from agentgym.plugins.smolagents import SmolagentsAdapter
 from tests.integrations.exported import list_then_say, scripted, trained_in
 
@@ -20,10 +20,6 @@ ADAPTER = SmolagentsAdapter()
 def authored() -> Any:
     load_agent(f"{AUTHORED}:clerk")
     return sys.modules[AUTHORED]
-
-
-def test_its_framework_is_found() -> None:
-    assert resolve_framework(f"{AUTHORED}:clerk") == "smolagents"
 
 
 async def test_its_own_tools_do_what_they_do(authored: Any) -> None:

@@ -57,13 +57,6 @@ def test_openais_own_client_in_a_tool_is_routed_too(tmp_path: Path) -> None:
     assert found.model_calls[1].messages == [{"role": "user", "content": "Why?"}]
 
 
-def test_inputs_are_its_task(tmp_path: Path) -> None:
-    inputs = {"agent.inputs": "tests.plugins.smolagents.authored:first"}
-    found = run(tmp_path, "smolagents", "clerk", OK, **inputs)
-    message = str(found.model_calls[0].messages[-1]["content"])
-    assert f"Please: {requests(1)[0].task.id}" in message
-
-
 def test_arguments_that_are_not_json_are_an_error(tmp_path: Path) -> None:
     broken = Reply(calls=[("list_files", "{")])
     found = run(tmp_path, "smolagents", "clerk", broken, OK)
