@@ -4,9 +4,9 @@ No code of a project runs until one of its agents is used. Then its local depend
 become importable and its ``env`` variables are set, as the frameworks' commands do.
 """
 
-import ast
 import json
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,8 @@ from agentgym.security.redaction import VARIABLE, looks_secret
 
 LANGGRAPH_FILE = "langgraph.json"
 PYPROJECT_FILE = "pyproject.toml"
-_CREW = "CrewBase"  # decorator of a crew's class
+_CREW = re.compile(r"^@(?:\w+\.)*CrewBase\b.*\n(?:@.*\n)*class +(\w+)", re.MULTILINE)
+"""The decorator of a crew's class, and the class."""
 _MOST_FILES = 2000  # in which crew classes are searched
 _SKIPPED = {"node_modules", "site-packages", "__pycache__", "tests", "build", "dist"}
 _OURS = "AGENTGYM_"
@@ -218,7 +219,10 @@ def _crews(project: Path) -> list[ProjectAgent]:
     root = source if source.is_dir() else project
     found = []
     for file in islice(_python_files(root), _MOST_FILES):
-        for name in _crew_classes(file):
+        text = ""
+        with suppress(OSError, ValueError):
+            text = file.read_text(encoding="utf-8")
+        for name in _CREW.findall(text):
             reference, top = _module_of(file, [root], name)
             found.append(
                 ProjectAgent(name, reference, "crewai", PYPROJECT_FILE, (top, root))
@@ -234,18 +238,3 @@ def _python_files(root: Path) -> Iterator[Path]:
         for name in sorted(files):
             if name.endswith(".py"):
                 yield Path(folder, name)
-
-
-def _crew_classes(file: Path) -> list[str]:
-    with suppress(OSError, ValueError, SyntaxError, RecursionError):
-        text = file.read_text(encoding="utf-8")
-        if _CREW in text:
-            classes = (
-                node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)
-            )
-            return [
-                node.name
-                for node in classes
-                if any(_CREW in ast.unparse(each) for each in node.decorator_list)
-            ]
-    return []

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.errors import ProgramError
-from agentgym.plugins.programs.pool import ProgramPool
+from agentgym.plugins.programs.attempt import ProgramPool
 from agentgym.programs.process import ProgramRun
 from tests.processes import MARK, processes_of
 
@@ -130,7 +130,7 @@ def test_children_that_tasks_leave_end_with_the_process(tmp_path: Path) -> None:
 
 _STARTER = """
 import sys, time
-from agentgym.plugins.programs.pool import ProgramPool
+from agentgym.plugins.programs.attempt import ProgramPool
 from agentgym.programs.process import ProgramRun
 
 words = ["sh", "-c", "setsid sleep 600 & read line; echo '{\\"answer\\": \\"\\"}'; cat"]
