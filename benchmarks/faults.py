@@ -16,7 +16,7 @@ from agentgym import TrainingConfig
 from agentgym.evaluate.compare import compare
 from agentgym.evaluate.intervals import points
 from agentgym.evaluate.result import Evaluation
-from agentgym.evaluate.words import share_span
+from agentgym.evaluate.rows import share_span
 from agentgym.plugins.faults.inject import WITH_FAULTS
 from agentgym.train.trainer import Trainer
 

@@ -13,8 +13,7 @@ from agentgym.evaluate.compare import measure_effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics, TaskResult
 from agentgym.evaluate.plain_progress import line_of
-from agentgym.evaluate.rows import ledger_spans, rows
-from agentgym.evaluate.words import verdict_words
+from agentgym.evaluate.rows import ledger_spans, rows, verdict_words
 from agentgym.plugins.view.report import render_report
 from agentgym.train.run_folder import RunFolder, metrics_line
 from agentgym.ui.run import result_view, run_view, success_chart, verdict_view

@@ -322,7 +322,7 @@ def effect_lines(result: TrainingResult) -> list[tuple[str, str]]:
     They name the metrics that got significantly better or worse, and the goals that
     were reached.
     """
-    from agentgym.evaluate.words import changes_words, verdict_words
+    from agentgym.evaluate.rows import changes_words, verdict_words
 
     lines = [(_goal_words(result), "")]
     if (effect := result.effect) is not None:

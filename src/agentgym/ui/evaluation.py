@@ -18,9 +18,15 @@ from agentgym.evaluate.compare import Comparison
 from agentgym.evaluate.metrics import METRICS, Metrics
 from agentgym.evaluate.numbers import plural
 from agentgym.evaluate.result import Evaluation
-from agentgym.evaluate.rows import metrics_lines, over, rows, values
+from agentgym.evaluate.rows import (
+    metrics_lines,
+    over,
+    p_words,
+    rows,
+    share_span,
+    values,
+)
 from agentgym.evaluate.shown import METRICS_NOTE
-from agentgym.evaluate.words import p_words, share_span
 from agentgym.ui.layout import ByWidth, grid, headed, indent
 from agentgym.ui.run import comparison_table, roles_view
 

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.evaluate.words import share_span
+from agentgym.evaluate.rows import share_span
 from agentgym.plugins.view.server import ViewServer, kept_token
 from agentgym.rollout.store.store import Store
 from agentgym.train.result import effect_lines

@@ -31,7 +31,7 @@ from agentgym.plugins.cloud.base import (
     in_cents,
 )
 from agentgym.plugins.cloud.record import MachineRecord, now
-from agentgym.train.interrupts import DeferredSignals
+from agentgym.plugins.cloud.signals import DeferredSignals
 
 KEY_FILE = "machine_key"
 """Private SSH key of the machine, in the run's folder while the machine exists."""

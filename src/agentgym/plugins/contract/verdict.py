@@ -10,7 +10,7 @@ from agentgym.evaluate.intervals import UNMEASURED, Estimate
 from agentgym.evaluate.metrics import Metrics, TaskResult, by_task
 from agentgym.evaluate.numbers import percent, plural
 from agentgym.evaluate.result import Evaluation
-from agentgym.evaluate.words import share_span
+from agentgym.evaluate.rows import share_span
 from agentgym.plugins.contract.contract import Limit
 from agentgym.plugins.contract.recording import AgentChange, RecordedAnswers, changes
 from agentgym.ui.evaluation import variant_rows

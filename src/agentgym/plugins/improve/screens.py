@@ -5,7 +5,7 @@ from rich.text import Text
 
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import duration
-from agentgym.evaluate.words import share_span
+from agentgym.evaluate.rows import share_span
 from agentgym.plugins.improve.bill import Bill
 from agentgym.ui.layout import headed
 

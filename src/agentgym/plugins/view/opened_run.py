@@ -23,7 +23,7 @@ from agentgym.evaluate.compare import Change, Effect
 from agentgym.evaluate.evaluation import judge as judge_all
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import METRICS, Metrics
-from agentgym.evaluate.words import changes_words, p_words, share_span, verdict_words
+from agentgym.evaluate.rows import changes_words, p_words, share_span, verdict_words
 from agentgym.models.nano import nano_path
 from agentgym.plugins.doctor.evidence import Evidence, read_evidence, read_result
 from agentgym.plugins.doctor.run import diagnose

@@ -15,6 +15,7 @@ from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import duration, percent, plural
 from agentgym.evaluate.ranker import judging_words
+from agentgym.evaluate.rows import p_words
 from agentgym.evaluate.shown import (
     CHANGES_NOTE,
     LEDGER_HEAD,
@@ -22,7 +23,6 @@ from agentgym.evaluate.shown import (
     NOT_BETTER,
     ShownResult,
 )
-from agentgym.evaluate.words import p_words
 from agentgym.plugins.view.opened_run import OpenedRun
 from agentgym.rollout.store.reader import StoreReader
 from agentgym.train.result import TrainingResult, use_of, weights_words
