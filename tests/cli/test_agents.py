@@ -175,22 +175,6 @@ def test_use_refuses_what_is_no_version(
     assert TrainedAgent.load("coding").name == "coding@2"
 
 
-def test_what_is_no_version_is_not_listed(
-    agentgym: Command, own_home: Path, tmp_path: Path
-) -> None:
-    """The layout before versions, what a kill left, and what others put there."""
-    agents = own_home / "agents"
-    make_agent(agents / "before", 0.5, 0.9)
-    make_agent(agents / "coding" / ".saving", 0.5, 0.9)
-    (agents / "coding" / "4").mkdir()
-    (agents / "coding" / "notes").mkdir()
-    (agents / "file").write_text("")
-    assert json.loads(agentgym("agents", "list", "--json").out) == []
-    saved_agent(tmp_path / "a", "coding", 0.5, 0.9)
-    [row] = json.loads(agentgym("agents", "list", "--json").out)
-    assert row["name"] == "coding@5"
-
-
 @pytest.mark.slow
 def test_eval_says_that_an_agent_was_trained_on_another_scenario(
     agentgym: Command, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

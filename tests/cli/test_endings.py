@@ -97,15 +97,6 @@ def test_an_error_before_anything_is_finished_does_not(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [(*TRAIN[:-1], "12"), EVAL], ids=["train", "eval"])
-def test_what_ends_by_itself_leaves_nothing_in_tmpdir(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    ended = end(tmp_path, "update-0:", *words)
-    assert ended.code == 0, ended.err
-
-
-@pytest.mark.slow
 def test_sigterm_ends_a_job_in_which_ctrl_c_is_ignored(tmp_path: Path) -> None:
     command = "import signal, runpy; signal.signal(signal.SIGINT, signal.SIG_IGN); "
     command += "runpy.run_module('tests.cli.endings', run_name='__main__')"

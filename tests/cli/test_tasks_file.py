@@ -16,7 +16,7 @@ from tests.cli.conftest import Command
 from tests.plugins.logs import harbour
 from tests.rollout.stub_server import Handler, StubServer, completion
 from tests.scenarios.tool_tasks.conftest import shop
-from tests.scenarios.tool_tasks.shop import CUSTOMERS, lines, write
+from tests.scenarios.tool_tasks.shop import CUSTOMERS
 from tests.train.agents import make_agent
 
 __all__ = ["shop"]
@@ -82,55 +82,6 @@ def test_the_tripwires_run_first(agentgym: Command, shop: Path) -> None:
     ended = agentgym(*words, "--check", "generous:check", "--dry-run")
     assert ended.code == 1
     assert "orders cannot be trained on: do-nothing: family" in ended.err
-
-
-@pytest.mark.slow
-def test_a_check_that_reads_the_answer_says_what_trains_it(
-    agentgym: Command, shop: Path
-) -> None:
-    """A helper of the check's own module counts as its own code."""
-    (shop.parent / "polite_check.py").write_text(
-        'def polite(state):\n    return "Done" in state["answer"]\n\n\n'
-        "def check(task, calls, state):\n"
-        "    tracked = any(c.name == 'track_order' for c in calls)\n"
-        "    return tracked and len(calls) < 3 and polite(state)\n"
-    )
-    rest = [line for line in lines() if line["expect"][0]["tool"] == "track_order"]
-    write(shop, rest)
-    words = ("orders.jsonl", *TOOLS, "--check", "polite_check:check")
-    note = (
-        "the check function reads `answer`, and the model does not learn from the text "
-        "of its answers; to train that too: --set train_tokens=all"
-    )
-    try:
-        plan = ("train", "--tasks", *words, "--framework", "native", "--dry-run")
-        ended = agentgym(*plan, "--json")
-        assert ended.code == 0, ended.err
-        told = json.loads(ended.out)
-        assert (told["trained"], note in told["notes"]) == ("calls", True)
-
-        found = agentgym("scenarios", "check", *words, "--json")
-        tripwires = json.loads(found.out)["tripwires"]
-        [answer] = [each for each in tripwires if each["name"] == "answer"]
-        assert (answer["status"], answer["why"]) == ("warn", note)
-
-        own = shop.read_text()
-        shop.write_text('# Settings first.\n{"train_tokens": "all"}\n' + own)
-        told = json.loads(agentgym(*plan, "--json").out)
-        assert (told["trained"], note in told["notes"]) == ("all", False)
-        shown = agentgym(*plan, "--set", "train_tokens=calls+reasoning")
-        assert "tool calls and reasoning" in " ".join(shown.out.split())
-
-        shop.write_text('{"train_tokens": "some"}\n' + own)
-        refused = agentgym(*plan)
-        assert refused.code == 2
-        assert "train_tokens: Input should be 'calls', " in refused.err
-        shop.write_text('{"max_turns": 1}\n' + own)
-        refused = agentgym(*plan)
-        assert refused.code == 2
-        assert "max_turns: Input should be greater than" in refused.err
-    finally:
-        sys.modules.pop("polite_check", None)
 
 
 @pytest.mark.slow

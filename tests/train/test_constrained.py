@@ -152,16 +152,3 @@ def test_an_evaluation_restricts_calls_unless_switched_off(
     )
     assert found
     assert all(each is not None for each in found) is holds
-
-
-@pytest.mark.parametrize("form", ["hf", "merged"])
-def test_the_card_says_what_another_server_cannot_keep(
-    agent: TrainedAgent, tmp_path: Path, form: str
-) -> None:
-    folder = agent.export(tmp_path / form, form)
-    card = (folder / "README.md").read_text()
-    assert "with `--set constrain=calls`" in card
-    assert "Another server, as\nvLLM or Ollama, cannot" in card
-    assert json.loads((folder / "agentgym_template.json").read_text()) == {
-        "constrain": "calls"
-    }
