@@ -237,17 +237,22 @@ class BatchBuilder:
     def _credited(
         self, groups: Sequence[Sequence["_Attempt"]]
     ) -> dict[str, list[list[list[float] | None] | None]]:
-        """Return for each trained role the advantages of its calls.
+        """Return for each trained role the advantages of its calls, or None.
 
-        They are ordered by group and rollout, as in :meth:`_advantages`.
+        They are ordered by group and rollout. Each role has its own baseline and scale
+        (Dr. MAS, arXiv:2602.08847), since one role's rewards do not predict another's.
         """
         every = [attempt for group in groups for attempt in group]
         speaking = dict.fromkeys(role for attempt in every for role in attempt.places)
-        return {
-            role: self._advantages(role, groups)
-            for role in speaking
-            if self.train_roles is None or role in self.train_roles
-        }
+        credited = {}
+        for role in speaking:
+            if self.train_roles is not None and role not in self.train_roles:
+                continue
+            rewards = [[a.of_role(role, a.rewards or ()) for a in g] for g in groups]
+            failures = [[a.of_role(role, a.failures) for a in g] for g in groups]
+            costs = [[[self.failure_cost * n for n in f] for f in g] for g in failures]
+            credited[role] = batch_advantages(rewards, self.algorithm, costs)
+        return credited
 
     def _weighted(
         self, rollouts: Sequence[Sequence[TrainingSequence]]
@@ -265,24 +270,6 @@ class BatchBuilder:
                     replace(t, advantage=weight * t.advantage) for t in s.trained
                 ]
         return [sequence for sequences in trained for sequence in sequences]
-
-    def _advantages(
-        self, role: str, groups: Sequence[Sequence["_Attempt"]]
-    ) -> list[list[list[float] | None] | None]:
-        """Return the advantages of one role's calls, by group and rollout; or None."""
-        # A baseline and a scale for each role (Dr. MAS, arXiv:2602.08847), since one
-        # role's rewards do not predict another's.
-        return batch_advantages(
-            [[a.of_role(role, a.rewards or ()) for a in group] for group in groups],
-            self.algorithm,
-            [
-                [
-                    [self.failure_cost * n for n in a.of_role(role, a.failures)]
-                    for a in group
-                ]
-                for group in groups
-            ],
-        )
 
     def _trained(
         self, group: int, rollout: Trajectory, earned: Sequence[float | Bucket]

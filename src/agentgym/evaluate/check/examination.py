@@ -109,6 +109,11 @@ class Examination:
         return {task.id: tools_of(self.scenario, task) for task in self.to_play}
 
     @property
+    def top(self) -> float:
+        """The largest reward, positive or negative, that the scenario can give."""
+        return max(map(abs, self.scenario.reward_range))
+
+    @property
     def asked(self) -> int:
         """Number of tasks to request from each split: four times ``count``."""
         return 4 * self.count

@@ -308,17 +308,15 @@ class _Pay:
 
 def do_nothing(examined: Examination) -> Iterator[str | Note]:
     """Check that an agent without tool calls earns nothing."""
-    top = max(map(abs, examined.scenario.reward_range))
-    unknown = []
-    for pay in _pays(examined, "do-nothing"):
-        if pay.unearned is None:
-            unknown.append(pay)
-        elif abs(pay.unearned) > _NEAR_ZERO * top:
+    most = _NEAR_ZERO * examined.top
+    pays = _pays(examined, "do-nothing")
+    for pay in pays:
+        if pay.unearned is not None and abs(pay.unearned) > most:
             yield (
                 f"family {pay.family!r} pays {pay.mean:.3f} on average, more than "
-                f"{_NEAR_ZERO * top:g} from zero"
+                f"{most:g} from zero"
             )
-    yield from _without_plan(unknown, top, "no call at all")
+    yield from _without_plan(examined, pays, "no call at all")
 
 
 def call_everything(examined: Examination) -> Iterator[str | Note]:
@@ -327,23 +325,19 @@ def call_everything(examined: Examination) -> Iterator[str | Note]:
     In a scenario with few tools, the agent makes the needed calls in some episodes by
     chance. A reward for these calls is right; a reward for other calls is a fault.
     """
-    top = max(map(abs, examined.scenario.reward_range))
-    unknown, lucky = [], []
-    for pay in _pays(examined, "call-everything"):
+    most, lucky = _TOO_MUCH * examined.top, []
+    pays = _pays(examined, "call-everything")
+    for pay in pays:
         said = f"family {pay.family!r} pays {pay.mean:.3f} on average"
-        if pay.unearned is None:
-            unknown.append(pay)
-        elif pay.unearned > _TOO_MUCH * top:
+        if pay.unearned is not None and pay.unearned > most:
             yield (
                 f"{said}, {pay.unearned:.3f} of it for other calls than the plan's; at "
-                f"most {_TOO_MUCH * top:g} may be"
+                f"most {most:g} may be"
             )
-        elif pay.mean > _NEAR_ZERO * top:
-            lucky.append(
-                f"{said}: {pay.lucky} of {pay.episodes} guesses were just the calls "
-                "of the plan"
-            )
-    yield from _without_plan(unknown, top, "any calls")
+        elif pay.unearned is not None and pay.mean > _NEAR_ZERO * examined.top:
+            luck = f"{pay.lucky} of {pay.episodes} guesses were just the calls"
+            lucky.append(f"{said}: {luck} of the plan")
+    yield from _without_plan(examined, pays, "any calls")
     if lucky:
         yield Note("pass", f"{'; '.join(lucky)}. With few tools guesses are right")
 
@@ -360,8 +354,7 @@ _IDLE_CHANGES = {
 
 def code(examined: Examination) -> Iterator[str | Note]:
     """Check that useless changes to files, e.g. an empty test, earn nothing."""
-    judge = examined.scenario.judge_changes
-    top = max(map(abs, examined.scenario.reward_range))
+    judge, most = examined.scenario.judge_changes, _NEAR_ZERO * examined.top
     judged = 0
     for task in examined.to_play[:_JUDGED]:
         for name, changes in _IDLE_CHANGES.items():
@@ -369,45 +362,37 @@ def code(examined: Examination) -> Iterator[str | Note]:
             if reward is None:
                 continue
             judged += 1
-            if reward.success or reward.value > _NEAR_ZERO * top:
-                yield (
-                    f"task {task.id} pays {reward.value:.3f} for {name}, more than "
-                    f"{_NEAR_ZERO * top:g}"
-                )
+            if reward.success or reward.value > most:
+                paid = f"pays {reward.value:.3f} for {name}, more than {most:g}"
+                yield f"task {task.id} {paid}"
     if not judged:
         yield Note("pass", "it has no judge_changes, so it pays for no code")
 
 
 def _without_plan(
-    pays: Sequence[_Pay], top: float, message: str
+    examined: Examination, pays: Sequence[_Pay], message: str
 ) -> Iterator[str | Note]:
     """Yield a problem or note on rewards in tasks whose needed calls are unknown.
 
-    ``pays`` are the rewards in these tasks, and ``top`` is the highest possible reward.
-    A mean reward above half of ``top`` is a problem, a lower one gives a warning.
-    ``message`` is the start of the text and names the agent's calls, e.g.
-    ``any calls``.
+    A mean reward above half of the highest is a problem, a lower one gives a warning.
+    ``message`` names the agent's calls, e.g. ``any calls``.
     """
-    paid = [pay for pay in pays if pay.mean > _NEAR_ZERO * top]
+    unknown = [pay for pay in pays if pay.unearned is None]
+    paid = [pay for pay in unknown if pay.mean > _NEAR_ZERO * examined.top]
     if not paid:
         return
-    total = sum(pay.episodes for pay in pays)
-    mean = sum(pay.mean * pay.episodes for pay in pays) / total
-    names = ", ".join(repr(pay.family) for pay in paid)
-    if mean > _HALF * top:
-        yield (
-            f"{message} pays {mean:.3f} on average, more than half of {top:g}, for "
-            f"tasks without a known plan: {names}"
-        )
+    total = sum(pay.episodes for pay in unknown)
+    mean = sum(pay.mean * pay.episodes for pay in unknown) / total
+    text = f"{message} pays {mean:.3f} on average for tasks without a known plan: "
+    text += ", ".join(repr(pay.family) for pay in paid)
+    if mean > _HALF * examined.top:
+        yield f"{text}; more than half of {examined.top:g}"
     else:
-        yield Note(
-            "warn",
-            f"{message} pays {mean:.3f} on average for tasks without a known plan: "
-            f"{names}. See that a right answer pays more",
-        )
+        yield Note("warn", f"{text}. See that a right answer pays more")
 
 
-def _pays(examined: Examination, agent: str) -> Iterator[_Pay]:
+def _pays(examined: Examination, agent: str) -> list[_Pay]:
+    """Return what an agent earns, by family of tasks."""
     right = {
         family: statistics.mean(reward.value for reward in found)
         for family, found in examined.of(ORACLE).items()
@@ -416,6 +401,7 @@ def _pays(examined: Examination, agent: str) -> Iterator[_Pay]:
     for episode in examined.episodes:
         if episode.agent == agent and episode.reward is not None:
             families[episode.task.family].append(episode)
+    pays = []
     for family, played in families.items():
         rewards = [e.reward.value for e in played if e.reward is not None]
         dues = [_due(examined, episode) for episode in played]
@@ -425,13 +411,10 @@ def _pays(examined: Examination, agent: str) -> Iterator[_Pay]:
             best = right[family]
             pairs = zip(rewards, known, strict=True)
             unearned = statistics.mean(value - share * best for value, share in pairs)
-        yield _Pay(
-            family,
-            statistics.mean(rewards),
-            unearned,
-            lucky=sum(due == 1.0 for due in known),
-            episodes=len(played),
-        )
+        lucky = sum(due == 1.0 for due in known)
+        mean = statistics.mean(rewards)
+        pays.append(_Pay(family, mean, unearned, lucky, episodes=len(played)))
+    return pays
 
 
 def _due(examined: Examination, episode: Played) -> float | None:
