@@ -304,19 +304,12 @@ class RunFolder:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the lines of metrics.jsonl; ignore an incomplete last line."""
-        return self.metrics_from(0)[0]
-
-    def metrics_from(self, start: int) -> tuple[list[dict[str, Any]], int]:
-        """Return metrics.jsonl's lines from byte ``start`` on, and the end offset."""
         path = self.path / "metrics.jsonl"
-        data = path.read_bytes()[start:] if path.exists() else b""
-        whole = data[: data.rfind(b"\n") + 1]
-        lines = whole.split(b"\n")[:-1]
-        # Line numbers in errors count from ``start``.
-        found = [
+        data = path.read_bytes() if path.exists() else b""
+        lines = data.split(b"\n")[:-1]
+        return [
             _read_line(f"{path}, line {n}", line) for n, line in enumerate(lines, 1)
         ]
-        return found, start + len(whole)
 
     def truncate_metrics(self, step: int) -> None:
         """Remove the lines of steps after ``step``, which the resumed run repeats."""
