@@ -8,7 +8,7 @@ import pytest
 from agentgym import Scenario
 from agentgym.core.task import Split
 from agentgym.evaluate.check import check_scenario
-from agentgym.train.warm_start.plans import tasks_to_imitate
+from agentgym.train.warm_start import tasks_to_imitate
 
 FOLDER = Path(__file__).parents[2] / "examples" / "loans_desk"
 

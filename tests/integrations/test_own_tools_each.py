@@ -20,11 +20,11 @@ from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.inspection import probed
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
+from agentgym.train import warm_start
 from agentgym.train.export import Identity
 from agentgym.train.result import use_of
 from agentgym.train.trained_agent import TrainedAgent
-from agentgym.train.warm_start import fine_tuning
-from agentgym.train.warm_start.fine_tuning import FineTuning
+from agentgym.train.warm_start import FineTuning
 from agentgym.ui.cards import agent_view
 from tests.integrations.calculator import said
 from tests.rollout.sessions import session
@@ -164,8 +164,8 @@ def test_the_longest_prompt_has_the_most_tools() -> None:
 def test_a_warm_start_plays_each_plan_with_its_own_tools(
     monkeypatch: pytest.MonkeyPatch, agent: str | None
 ) -> None:
-    monkeypatch.setattr(fine_tuning, "TASKS", 6)
-    monkeypatch.setattr(fine_tuning, "LEAST_UPDATES", 1)
+    monkeypatch.setattr(warm_start, "TASKS", 6)
+    monkeypatch.setattr(warm_start, "LEAST_UPDATES", 1)
     config = located(TrainingConfig.create(scenario=SCENARIO, agent=agent))
     engine = ScriptedEngine(lambda request: Reply("Done."))
     scenario = get_scenario(config.scenario)

@@ -16,9 +16,8 @@ from agentgym.errors import UsageError
 from agentgym.evaluate.metrics import role_metrics
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.scenarios.registry import get_scenario
-from agentgym.train import loop
+from agentgym.train import loop, warm_start
 from agentgym.train.result import TrainingResult
-from agentgym.train.warm_start import fine_tuning
 from tests.integrations.calculator import TURNS, offered, said
 from tests.integrations.test_calls import SCENARIO
 from tests.rollout.sessions import session
@@ -259,8 +258,8 @@ def test_a_team_is_trained_role_by_role(
 def test_a_warm_start_imitates_only_the_roles_that_are_trained(
     tmp_path: Path, engines: list[ScriptedEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fine_tuning, "TASKS", 2)
-    monkeypatch.setattr(fine_tuning, "LEAST_UPDATES", 1)
+    monkeypatch.setattr(warm_start, "TASKS", 2)
+    monkeypatch.setattr(warm_start, "LEAST_UPDATES", 1)
     train(tmp_path, GRAPH, train_roles="worker", warm_start=True)
     imitated = [s for batch in engines[0].imitated for s in batch.sequences]
     assert {sequence.agent for sequence in imitated} == {"worker"}

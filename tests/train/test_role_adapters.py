@@ -17,9 +17,9 @@ from agentgym.core.policy import ChatRequest, ChatResult
 from agentgym.engines.local.policy import LocalPolicy
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.serving.server import AgentServer
+from agentgym.train import warm_start
 from agentgym.train.trained_agent import TrainedAgent
 from agentgym.train.trainer import Trainer
-from agentgym.train.warm_start import fine_tuning
 from tests.engines.conftest import make_model, make_tokenizer
 from tests.integrations.test_teams import GRAPH, train
 
@@ -62,8 +62,8 @@ def invoke(graph: Any) -> None:
 def test_the_graph_and_the_server_answer_with_the_adapter_of_each_role(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fine_tuning, "TASKS", 2)
-    monkeypatch.setattr(fine_tuning, "LEAST_UPDATES", 20)
+    monkeypatch.setattr(warm_start, "TASKS", 2)
+    monkeypatch.setattr(warm_start, "LEAST_UPDATES", 20)
     adapted: dict[str, Any] = {"model": str(model), "gpu": "none", "lora_rank": 4}
     adapted |= {"role_adapters": True, "train_roles": ROLES, "warm_start": True}
     result = train(tmp_path, GRAPH, **{**adapted, "max_tokens": 96})

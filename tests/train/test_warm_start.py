@@ -20,10 +20,9 @@ from agentgym.errors import (
 )
 from agentgym.evaluate import events
 from agentgym.plugins.view.report import render_report
-from agentgym.train import loop
+from agentgym.train import loop, warm_start
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
-from agentgym.train.warm_start import fine_tuning
 from tests.observers import Seen
 from tests.scripted_engine import ScriptedEngine, ScriptedImitation
 from tests.toys import ToyEngines
@@ -115,9 +114,9 @@ class Learner(ScriptedEngine):
 def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Learner]:
     """Let a script learn, of few tasks; every engine that was made is noted."""
     monkeypatch.setenv("AGENTGYM_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(fine_tuning, "TASKS", 10)
-    monkeypatch.setattr(fine_tuning, "TASKS_PER_UPDATE", 4)
-    monkeypatch.setattr(fine_tuning, "LEAST_UPDATES", 2)
+    monkeypatch.setattr(warm_start, "TASKS", 10)
+    monkeypatch.setattr(warm_start, "TASKS_PER_UPDATE", 4)
+    monkeypatch.setattr(warm_start, "LEAST_UPDATES", 2)
     made: list[Learner] = []
 
     def create(config: TrainingConfig) -> Engine:
@@ -399,7 +398,7 @@ def test_a_language_model_learns_where_to_answer_in_its_own_words(
     tmp_path: Path, engines: list[Learner], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model that learned calls alone would call until the agent stops it."""
-    monkeypatch.setattr(fine_tuning, "is_small", lambda model: False)
+    monkeypatch.setattr(warm_start, "is_small", lambda model: False)
     trainer(tmp_path, episodes=0).train()
     [engine] = engines
     taught = [_imitated(s.ids, s.trained) for b in engine.imitated for s in b.sequences]
@@ -424,8 +423,8 @@ def test_it_ends_where_plans_kept_apart_are_learned_no_better(
 ) -> None:
     left = [*losses, *(losses[-1] / n for n in range(2, 99))]
     monkeypatch.setattr(ScriptedImitation, "measure", lambda *_: left.pop(0))
-    monkeypatch.setattr(fine_tuning, "TASKS", 110)
-    monkeypatch.setattr(fine_tuning, "_LOOKS", 25)
+    monkeypatch.setattr(warm_start, "TASKS", 110)
+    monkeypatch.setattr(warm_start, "_LOOKS", 25)
     result = trainer(tmp_path, episodes=8).train()
     assert result.imitated is not None
     assert result.imitated.updates == updates

@@ -9,7 +9,7 @@ from agentgym.core.needs import NeededCall
 from agentgym.core.policy import ChatRequest
 from agentgym.core.task import Split, Task
 from agentgym.engines.scripted import Reply
-from agentgym.train.warm_start.plans import PlanPolicy, Routes
+from agentgym.train.warm_start import PlanPolicy, Routes
 from tests.scripted_engine import ScriptedEngine
 
 TURN = {"name": "turn_on"}

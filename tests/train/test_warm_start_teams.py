@@ -10,8 +10,8 @@ from agentgym.engines.scripted import Reply
 from agentgym.evaluate.check import check_scenario
 from agentgym.rollout.absolute_paths import located
 from agentgym.scenarios.registry import get_scenario
-from agentgym.train.warm_start import fine_tuning
-from agentgym.train.warm_start.fine_tuning import FineTuning
+from agentgym.train import warm_start
+from agentgym.train.warm_start import FineTuning
 from tests.scripted_engine import ScriptedEngine, made_run
 
 LIVE = "tests.integrations.langchain.live_agents"
@@ -49,7 +49,7 @@ def imitated(folder: Path, agent: str, *expect: object) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fine_tuning, "LEAST_UPDATES", 1)
+    monkeypatch.setattr(warm_start, "LEAST_UPDATES", 1)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from agentgym.train.validation import Evaluator
 
 def offer_warm_start(run: RunContext) -> str:
     """Offer a warm start if it would help; return an unanswered offer, else ""."""
-    from agentgym.train.warm_start.plans import can_imitate
+    from agentgym.train.warm_start import can_imitate
 
     state, config = run.state, run.config
     if config.warm_start or state.step or not can_imitate(config, run.scenario):
@@ -27,7 +27,7 @@ def offer_warm_start(run: RunContext) -> str:
 
 def warm_start(run: RunContext, evaluator: Evaluator, clock: RunClock) -> None:
     """Fine-tune on the calls that tasks need, then measure; skip finished parts."""
-    from agentgym.train.warm_start.fine_tuning import FineTuning
+    from agentgym.train.warm_start import FineTuning
 
     state = run.state
     if state.warm_start is None:

@@ -36,7 +36,7 @@ from agentgym.train.places import expected_time
 from agentgym.train.sampling import samples_calls
 from agentgym.train.time_limit import require_time
 from agentgym.train.tracking import require_tracker
-from agentgym.train.warm_start.plans import check_calls_known
+from agentgym.train.warm_start import check_calls_known
 
 _NO_CHECK = (
     "no check judges the attempts, so that success below says only that none made a "

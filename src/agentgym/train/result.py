@@ -274,7 +274,7 @@ def finish(
     ``stopped`` says why training ended. The weights had ``weights`` updates; ``after``
     has their metrics by held-out set, the main set first.
     """
-    from agentgym.train.warm_start.plans import can_imitate
+    from agentgym.train.warm_start import can_imitate
 
     state, config = run.state, run.config
     before, warmed = state.baseline, state.warmed

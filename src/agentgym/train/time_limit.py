@@ -120,7 +120,7 @@ class RunClock:
         Raises:
             UsageError: Not even the smallest sizes fit.
         """
-        from agentgym.train.warm_start.fine_tuning import most_tasks
+        from agentgym.train.warm_start import most_tasks
 
         config, rest = self._run.config, self.sizes_of_rest(left, each)
         rollouts = _HELD_OUT_SHARE * left / ((2 + config.warm_start) * each)

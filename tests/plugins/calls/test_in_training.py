@@ -14,9 +14,8 @@ from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply
 from agentgym.errors import UsageError
 from agentgym.evaluate import events
-from agentgym.train import loop
+from agentgym.train import loop, warm_start
 from agentgym.train.result import TrainingResult
-from agentgym.train.warm_start import fine_tuning
 from tests.observers import Seen
 from tests.scripted_engine import ScriptedEngine
 from tests.train.test_warm_start import lamps
@@ -143,8 +142,8 @@ def test_right_calls_lead_back_to_whole_episodes(
 def test_a_warm_start_ends_where_sampled_calls_get_no_better(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fine_tuning, "TASKS", 100)
-    monkeypatch.setattr(fine_tuning, "TASKS_PER_UPDATE", 4)
+    monkeypatch.setattr(warm_start, "TASKS", 100)
+    monkeypatch.setattr(warm_start, "TASKS_PER_UPDATE", 4)
     watching = Seen()
 
     _, result = train(tmp_path, monkeypatch, half_right, watching, warm_start=True)

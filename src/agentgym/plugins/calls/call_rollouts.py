@@ -47,7 +47,7 @@ from agentgym.scenarios.base import Scenario
 from agentgym.scenarios.task_lists import make_tasks, needs_of
 from agentgym.train.run_context import RunContext
 from agentgym.train.sampling import Sampling
-from agentgym.train.warm_start.plans import (
+from agentgym.train.warm_start import (
     PlanPolicy,
     calls_known,
     requested,

@@ -32,7 +32,7 @@ from agentgym.scenarios.registry import get_scenario
 from agentgym.scenarios.task_lists import held_out_sets, make_tasks
 from agentgym.train.run_folder import RunFolder
 from agentgym.train.trainer import Trainer
-from agentgym.train.warm_start.plans import can_imitate
+from agentgym.train.warm_start import can_imitate
 
 _SEARCHED = 24
 """Most training tasks in the search for better prompts. The reflection model (the model

@@ -1,1 +1,0 @@
-"""Warm start: run the known calls of training tasks, and fine-tune on them."""
