@@ -392,7 +392,7 @@ def _without_plan(
 
 
 def _pays(examined: Examination, agent: str) -> list[_Pay]:
-    """Return what an agent earns, by family of tasks."""
+    """Return the rewards of an agent, by family of tasks."""
     right = {
         family: statistics.mean(reward.value for reward in found)
         for family, found in examined.of(ORACLE).items()
