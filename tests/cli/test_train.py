@@ -185,7 +185,6 @@ def test_resume_keeps_the_settings_of_the_run(
         (["coding", "--output", 300 * "o"], 2, "is longer than a file's may be"),
         (["coding", "--model", "./file"], 2, "./file is a file, not a model"),
         (["coding", "--engine", "verl"], 2, "agentgym engine install verl"),
-        (["coding", "--engine=verl", "verl.trainer.nnode=2"], 2, "'trainer.nnodes'"),
         (["coding", "algorithm=ppo"], 2, "algorithm = 'ppo' with engine = 'local'"),
         (["--resume", "absent"], 2, "No run is named 'absent'"),
         (["coding", "--output", "file"], 1, "Cannot write the run folder"),
