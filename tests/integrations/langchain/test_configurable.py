@@ -94,4 +94,4 @@ def test_keys_are_given_on_the_command_line_and_in_lines(
     assert "'town' is not of the form key=value" in wrong.err
     path.write_text(path.read_text().replace('{"member": "M3"}', '"M3"'))
     broken = agentgym(*run, "--configurable", "town=Ulm")
-    assert 'line 4: `configurable` is "M3", not an object in {}' in broken.err
+    assert "line 4: configurable: Input should be a valid dictionary" in broken.err
