@@ -6,7 +6,7 @@ from agentgym.core.ledger import ROLE_NOT_TRAINED, TRAINED, Bucket, Ledger
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import ModelCall, RequestedCall, ToolCall, Trajectory
 from agentgym.evaluate.metrics import Metrics
-from agentgym.plugins.doctor.evidence import Evidence
+from agentgym.plugins.doctor.run import Evidence
 from agentgym.plugins.doctor.screens import findings_view
 from agentgym.plugins.view.report import render_report
 from agentgym.train.result import TrainingResult

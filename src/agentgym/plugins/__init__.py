@@ -111,7 +111,7 @@ REGISTERED: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "extras": "agentgym.packs.kit.code_rewards.tasks_file:extras_of_file",
         },
         # Models that are converted to a folder for transformers.
-        "agentgym.models": {"gguf": f"{_HERE}.gguf.cache:converted_folder"},
+        "agentgym.models": {"gguf": f"{_HERE}.gguf.conversion:converted_folder"},
         # Questions of a run about machines that may be rented.
         "agentgym.machines": {
             "check": f"{_HERE}.cloud.auto:check",

@@ -151,15 +151,15 @@ class Machine:
         return self._running("agentgym.plugins.cloud.trainee")
 
     def watchdogs(self) -> list[psutil.Process]:
-        return self._running("agentgym.plugins.cloud.watchdog")
+        return self._running("watch")
 
-    def _running(self, module: str) -> list[psutil.Process]:
+    def _running(self, word: str) -> list[psutil.Process]:
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 words = process.cmdline()
                 inside = any(str(self.home) in word for word in words)
-                if module in words and inside and process.status() != "zombie":
+                if word in words and inside and process.status() != "zombie":
                     found.append(process)
         return found
 

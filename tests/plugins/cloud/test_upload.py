@@ -171,7 +171,7 @@ def test_the_package_goes_as_a_wheel() -> None:
         names = set(archive.namelist())
         about = f"agentgym_sdk-{__version__}.dist-info"
         metadata = archive.read(f"{about}/METADATA").decode()
-    assert {"agentgym/plugins/cloud/watchdog.py", f"{about}/RECORD"} <= names
+    assert {"agentgym/plugins/cloud/run_server.py", f"{about}/RECORD"} <= names
     assert any(name.endswith("model.safetensors") for name in names)
     assert not any("__pycache__" in name for name in names)
     assert "Provides-Extra: local" in metadata

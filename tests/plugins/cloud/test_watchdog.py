@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from agentgym.core.config import TrainingConfig
-from agentgym.plugins.cloud import watchdog
+from agentgym.plugins.cloud import run_server
 from agentgym.version import __version__
 from tests.plugins.cloud.home import make_sleepy
 
@@ -65,9 +65,16 @@ class Guarded:
         train = {"folder": str(folder), "config": settings, "variables": {}}
         if ending is not None:
             ending = {**ending, "ends_s": None, "silent_s": 1000.0, **more}
-        module = "agentgym.plugins.cloud.watchdog"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, str(self.attempt)], stdin=subprocess.PIPE
+            [
+                sys.executable,
+                "-m",
+                run_server.MODULE,
+                str(folder / "run"),
+                "watch",
+                "1",
+            ],
+            stdin=subprocess.PIPE,
         )
         assert self.process.stdin is not None
         order = {"train": train, "ending": ending}
@@ -121,9 +128,9 @@ def test_a_machine_ends_itself_after_the_client_removed_the_run(
 ) -> None:
     script = (
         "import sys; from pathlib import Path; "
-        "from agentgym.plugins.cloud import watchdog; watchdog._PARTING_S = 0.1; "
+        "from agentgym.plugins.cloud import run_server; watchdog._PARTING_S = 0.1; "
         "order = {'train': {}, 'ending': %r}; "
-        "watchdog.Watchdog(Path(%r), order)._guard()"
+        "r.Watchdog(Path(%r), order)._guard()"
     )
     order = {**ending, "ends_s": None, "silent_s": 1000.0}
     script = script % (order, str(tmp_path / "gone"))
@@ -138,13 +145,13 @@ def test_a_machine_ends_itself_after_the_client_removed_the_run(
 def test_training_that_ignores_a_stop_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog, "_GRACE_S", 0.5)
+    monkeypatch.setattr(run_server, "_GRACE_S", 0.5)
     child = subprocess.Popen(
         [sys.executable, "-c", "import time\nwhile True: time.sleep(1)"],
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
     (tmp_path / "stop").touch()
-    guard = watchdog.Watchdog(tmp_path, {"train": {}, "ending": None})
+    guard = run_server.Watchdog(tmp_path, {"train": {}, "ending": None})
     guard._watch(child)
     assert child.poll() is None
     child.kill()

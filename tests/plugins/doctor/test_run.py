@@ -13,8 +13,7 @@ from agentgym.core.trajectory import Reason
 from agentgym.evaluate.compare import Change, Effect
 from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import Metrics
-from agentgym.plugins.doctor.evidence import Evidence, read_evidence
-from agentgym.plugins.doctor.run import diagnose
+from agentgym.plugins.doctor.run import Evidence, diagnose, read_evidence
 from agentgym.rollout.store.records import NewRollout, RolloutState, StatusChange
 from agentgym.rollout.store.store import Store
 from agentgym.train.run_folder import RunFolder

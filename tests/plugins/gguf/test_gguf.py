@@ -27,7 +27,7 @@ _CONVERTING = """
 import os, signal, sys, time
 from pathlib import Path
 from agentgym.plugins.gguf import conversion
-from agentgym.plugins.gguf.cache import converted_folder
+from agentgym.plugins.gguf.conversion import converted_folder
 
 def convert(file, folder, template):
     with open(sys.argv[2], "a") as log:

@@ -28,7 +28,7 @@ from agentgym.evaluate.events import Message, Observer, Plan, Warned, silent
 from agentgym.plugins.cloud.base import Address
 from agentgym.plugins.cloud.install import FOLDER, Ready, prepare
 from agentgym.plugins.cloud.progress_lines import replay_progress
-from agentgym.plugins.cloud.run_server import DATABASE, LOG, version
+from agentgym.plugins.cloud.run_server import DATABASE, LOG, MODULE, version
 from agentgym.plugins.cloud.shell import LONG_S, SHORT_S, Shell
 from agentgym.plugins.cloud.upload import Upload, make_upload
 from agentgym.security.audit import FILE as AUDIT_FILE
@@ -43,7 +43,6 @@ from agentgym.train.trained_agent import TrainedAgent
 from agentgym.version import DISTRIBUTION, __version__
 
 KNOWN_HOSTS = "known_hosts"
-_SERVER = "agentgym.plugins.cloud.run_server"
 _REST = 4.0
 """Pause between two fetches of files, as a multiple of the last fetch's time."""
 _WAIT_S, _PAUSE_S = 2.0, 0.3
@@ -217,7 +216,7 @@ class _RemoteRun:
     def _server(self, task: str, *words: str) -> str:
         """Return the command that runs a task of ``run_server`` on the machine."""
         return "exec " + shlex.join(
-            [self._ready.python, "-m", _SERVER, self._folder, task, *words]
+            [self._ready.python, "-m", MODULE, self._folder, task, *words]
         )
 
     def train(

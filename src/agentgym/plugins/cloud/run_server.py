@@ -1,7 +1,9 @@
 """The remote side of a run: start its training, report its progress, pack its files.
 
-The client starts this program over SSH. It uses only the standard library. Files in the
-run's folder::
+The client starts this program over SSH. It uses only the standard library. A second
+process of it, the watchdog, is the parent of training. It has its own session, so that
+it continues when the SSH connection breaks. It reads its input from a pipe, and keeps
+the secrets in this input in memory only. Files in the run's folder::
 
     inputs/             the user's code, scenarios and files; training runs in it
     runs/NAME/          the run, as on the client
@@ -16,21 +18,34 @@ import io
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
 import tarfile
+import threading
 import time
+import urllib.request
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from agentgym.version import __version__
+
+MODULE = "agentgym.plugins.cloud.run_server"
 DATABASE = "rollouts.db"
 LOG = "elsewhere.log"
 """File with the output of the remote training, in the client's run folder."""
 STALE_S = 45.0
 """Seconds without a request after which a client counts as disconnected."""
 _LOOK_S = 0.1
+_RETRY_S = 10.0
+_TIMEOUT_S = 30.0
+_GRACE_S = 60.0
+"""Seconds from the request to stop training until it is killed."""
+_PARTING_S = 60.0
+"""Seconds from the removal of the run by the client until a rented machine ends itself;
+usually the client ends the machine earlier."""
 _MOST = 1 << 20
 _LEFT_OUT = ("checkpoints", "report.md", "report.html")
 
@@ -49,7 +64,7 @@ def start(folder: Path, number: int, order: bytes) -> None:
     beat(folder)
     with (attempt / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "agentgym.plugins.cloud.watchdog", str(attempt)],
+            [sys.executable, "-m", MODULE, str(folder), "watch", str(number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=log,
@@ -230,14 +245,122 @@ def write_json(path: Path, value: Any) -> None:
     new.replace(path)
 
 
+class Watchdog:
+    """Runs one training process, and ends a rented machine.
+
+    ``attempt`` is the folder for this process's files. ``order`` has the keys ``train``
+    (the input of the training process) and ``ending``: None, or the fields of an
+    EndRequest, with the seconds ``ends_s`` until a rented machine ends itself (None:
+    never), and ``silent_s`` of the same after the client's last heartbeat.
+    """
+
+    def __init__(self, attempt: Path, order: dict[str, Any]) -> None:
+        self._attempt, self._train = attempt, order["train"]
+        self._ending: dict[str, Any] | None = order["ending"]
+
+    def run(self) -> None:
+        """Run the training, complete ``outcome.json``, and end a rented machine."""
+        if self._ending is not None:  # this process lives until the machine ends
+            threading.Thread(target=self._guard).start()
+        child = self._start()
+        with suppress(Exception):
+            self._watch(child)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        self._conclude(child.wait())
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-m", "agentgym.plugins.cloud.trainee"]
+        with (self._attempt / "log").open("ab") as log:
+            child = subprocess.Popen(
+                [*words, str(self._attempt)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=self._train["folder"],
+                start_new_session=True,
+            )
+        assert child.stdin is not None
+        with suppress(BrokenPipeError), child.stdin as pipe:
+            pipe.write(json.dumps(self._train).encode())
+        return child
+
+    def _watch(self, child: subprocess.Popen[bytes]) -> None:
+        """Wait until training ends; interrupt it on request."""
+        until: float | None = None
+        while child.poll() is None and (until is None or time.monotonic() < until):
+            time.sleep(_LOOK_S)
+            if until is None and (self._attempt / "stop").exists():
+                child.send_signal(signal.SIGINT)
+                until = time.monotonic() + _GRACE_S
+
+    def _conclude(self, code: int) -> None:
+        """Write ``outcome.json`` if training did not."""
+        path = self._attempt / "outcome.json"
+        why = ", as it is when memory runs out" * (code == -signal.SIGKILL)
+        found = {"kind": "killed", "message": f"was killed (exit code {code}{why})"}
+        if (self._attempt / "stop").exists():
+            found = {"kind": "interrupted", "message": ""}
+        if not path.exists():
+            write_json(path, found)
+
+    def _guard(self) -> None:
+        """End the machine at the cost limit, without a client, or after the run."""
+        assert self._ending is not None
+        ends_s, silent_s = self._ending["ends_s"], self._ending["silent_s"]
+        begun = heard = time.monotonic()
+        last_beat = 0
+        while self._attempt.exists():
+            time.sleep(_LOOK_S)
+            now, beat = time.monotonic(), last_beat
+            with suppress(OSError):
+                beat = (self._attempt.parent / "heartbeat").stat().st_mtime_ns
+            if beat != last_beat:
+                last_beat, heard = beat, now
+            if now - heard > silent_s or (ends_s is not None and now - begun > ends_s):
+                self._end_machine()
+        time.sleep(_PARTING_S)
+        self._end_machine()
+
+    def _end_machine(self) -> None:
+        """Ask the provider repeatedly to end this machine; never return."""
+        assert self._ending is not None
+        request = urllib.request.Request(
+            self._ending["url"],
+            method=self._ending["method"],
+            data=self._ending["body"].encode() or None,
+            headers={
+                "Authorization": f"Bearer {self._ending['key']}",
+                "Content-Type": "application/json",
+                "User-Agent": f"agentgym/{__version__}",
+            },
+        )
+        while True:
+            with suppress(Exception):  # must go on until the machine ends
+                urllib.request.urlopen(request, timeout=_TIMEOUT_S).close()
+            time.sleep(_RETRY_S)
+
+
+def watch(attempt: Path, order: dict[str, Any]) -> None:
+    """Run a :class:`Watchdog`, which holds the lock of its attempt."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with (attempt / ".lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (attempt / ".lock").rename(attempt / "lock")
+        Watchdog(attempt, order).run()
+
+
 def main(place: str, task: str, *words: str) -> None:
-    """Do one of ``poll``, ``start NUMBER`` and ``pack RUN`` for the run at a path."""
+    """Do a task of the run at a path: poll, start NUMBER, watch NUMBER or pack RUN."""
     folder, data = Path(place), sys.stdin.buffer.read()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if task == "poll":
         sys.stdout.write(json.dumps(poll(folder, json.loads(data))))
     elif task == "start":
         start(folder, int(words[0]), data)
+    elif task == "watch":
+        watch(folder / f"attempt-{words[0]}", json.loads(data))
     else:
         pack(folder, words[0], json.loads(data), sys.stdout.buffer)
 

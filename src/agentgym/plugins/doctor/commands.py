@@ -34,8 +34,7 @@ def doctor(
         broken = any(check.state == "broken" for check in checks)
         missing = [f"\n{c.name}:\n  {c.install}" for c in checks if c.install]
     else:
-        from agentgym.plugins.doctor.evidence import read_evidence
-        from agentgym.plugins.doctor.run import diagnose
+        from agentgym.plugins.doctor.run import diagnose, read_evidence
         from agentgym.plugins.doctor.screens import findings_view
         from agentgym.train.run_folder import RunFolder
 

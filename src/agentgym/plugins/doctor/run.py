@@ -1,21 +1,47 @@
-"""Find the reasons why a run does not learn, from the files in its folder."""
+"""Find the reasons why a run does not learn, from the files in its folder.
+
+Files that cannot be read are skipped.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
+from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Literal
 
-from agentgym.core.ledger import FAR_OFF, NO_VARIANCE, NOT_FINITE, ROLE_NOT_TRAINED
+from agentgym.core.ledger import (
+    FAR_OFF,
+    NO_VARIANCE,
+    NOT_FINITE,
+    ROLE_NOT_TRAINED,
+    Ledger,
+)
+from agentgym.core.trajectory import NO_REASON
+from agentgym.errors import CheckpointError, RunFolderError, StoreError
 from agentgym.evaluate.advice import MOST_CUT
+from agentgym.evaluate.compare import Effect
+from agentgym.evaluate.metrics import Metrics
 from agentgym.evaluate.numbers import percent
-from agentgym.plugins.doctor.evidence import Evidence
+from agentgym.rollout.store.reader import StoreReader
+from agentgym.train.diagnostics import Remark
+from agentgym.train.result import TrainingResult
+from agentgym.train.run_folder import RunFolder
+from agentgym.train.run_state import RunState
 
 Severity = Literal["critical", "warning", "info"]
 """``critical`` prevents learning, ``warning`` slows it, ``info`` only explains."""
 
+_RECENT = 10  # number of steps that count as recent
+_FAILURES = """
+SELECT json_extract(CAST(data AS TEXT), '$.reason.kind') FROM rollouts
+LEFT JOIN events ON events.rollout_id = rollouts.rollout_id
+    AND event_type = 'attempt_failed'
+    AND attempt_id = json_extract(CAST(status AS TEXT), '$.last_attempt_id')
+WHERE state = 'failed' AND is_train
+"""
 _FEW_STEPS = 10
 _FAR_OFF = 0.01
 """Warn if at least this share of model calls was masked for a wrong probability.
@@ -39,6 +65,80 @@ _LARGE_GAP = 0.05
 0.02 to 0.04 (docs/benchmarks_history.md)."""
 _LOSING = 0.05
 """Warn if at least this share of the rollouts in the newest steps was dropped."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The records of a run, as far as they can be read."""
+
+    status: str  # in run.json: running, interrupted, failed or done
+    error: str = ""  # why it failed
+    config: dict[str, Any] = field(default_factory=dict)
+    steps: list[dict[str, Any]] = field(default_factory=list)  # lines of metrics.jsonl
+    ledger: Ledger = field(default_factory=Ledger)
+    baseline: Metrics | None = None  # before the first update
+    validation: Metrics | None = None
+    remarks: list[Remark] = field(default_factory=list)  # of the newest validation
+    checkpoint_error: str = ""  # why the newest checkpoint cannot be read
+    result: TrainingResult | None = None  # once it is done
+    result_error: str = ""  # why the result cannot be read
+    effect: Effect | None = None  # of training, on held-out tasks; once done
+    failures: Counter[str] = field(default_factory=Counter)  # of training, by kind
+
+    @property
+    def recent(self) -> list[dict[str, Any]]:
+        """The records of the last 10 training steps."""
+        return self.steps[-_RECENT:]
+
+    @property
+    def episodes(self) -> int:
+        """Number of training rollouts so far."""
+        return int(self.steps[-1]["episodes"]) if self.steps else 0
+
+
+def read_evidence(run: RunFolder) -> Evidence:
+    """Read the records of a run."""
+    record = run.record()
+    state, problem = RunState(), ""
+    try:
+        if loaded := run.load_state():
+            state = loaded[0]
+    except CheckpointError as error:
+        problem = str(error)
+    result, result_error = read_result(run)
+    return Evidence(
+        status=str(record.get("status", "unknown")),
+        error=str(record.get("error", "")),
+        config=record.get("config", {}),
+        steps=run.metrics(),
+        ledger=state.ledger,
+        baseline=state.start if state.baseline else None,
+        validation=state.validation,
+        remarks=state.watch.remarks,
+        checkpoint_error=problem,
+        result=result,
+        result_error=result_error,
+        effect=None if result is None else result.effect,
+        failures=_failures(run.path / "rollouts.db"),
+    )
+
+
+def read_result(run: RunFolder) -> tuple[TrainingResult | None, str]:
+    """Return a run's result, or None, and why it cannot be read, or ""."""
+    try:
+        return TrainingResult.load(run.path), ""
+    except RunFolderError as error:
+        return None, str(error)
+
+
+def _failures(database: Path) -> Counter[str]:
+    """Count failed training rollouts by reason; empty if they cannot be read."""
+    try:
+        with StoreReader(database).reading() as file:
+            rows = file.execute(_FAILURES).fetchall()
+    except StoreError:
+        return Counter()
+    return Counter(kind or NO_REASON.kind for (kind,) in rows)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from agentgym.evaluate.numbers import plural
 from agentgym.evaluate.rows import ledger_lines, ledger_spans, metrics_lines
-from agentgym.plugins.doctor.evidence import Evidence
-from agentgym.plugins.doctor.run import Obstacle
+from agentgym.plugins.doctor.run import Evidence, Obstacle
 from agentgym.ui.layout import STYLES
 from agentgym.ui.run import roles_view
 

@@ -25,8 +25,7 @@ from agentgym.evaluate.intervals import Estimate
 from agentgym.evaluate.metrics import METRICS, Metrics
 from agentgym.evaluate.rows import changes_words, p_words, share_span, verdict_words
 from agentgym.models.nano import nano_path
-from agentgym.plugins.doctor.evidence import Evidence, read_evidence, read_result
-from agentgym.plugins.doctor.run import diagnose
+from agentgym.plugins.doctor.run import Evidence, diagnose, read_evidence, read_result
 from agentgym.plugins.view.rollout_index import RolloutIndex
 from agentgym.rollout.record import read_task, stored_rollout
 from agentgym.rollout.store.reader import StoreReader
