@@ -42,6 +42,7 @@ def test_only_new_files_are_fetched_and_old_checkpoints_removed(tmp_path: Path) 
     (remote / "checkpoints" / ".step-000004.9.tmp").mkdir()
     (remote / "metrics.jsonl").write_text("{}\n")
     (remote / "agent").mkdir()
+    (remote / "log.txt").symlink_to("/etc/hostname")
     (run.path / "rollouts.db-wal").write_text("of an earlier local training")
     have = {path.name: version(path) for path in run.checkpoints()}
     with sqlite3.connect(remote / "rollouts.db") as store:
@@ -57,6 +58,7 @@ def test_only_new_files_are_fetched_and_old_checkpoints_removed(tmp_path: Path) 
     ]
     assert (run.path / "metrics.jsonl").read_text() == "{}\n"
     assert not (run.path / "agent").exists()  # training has not ended
+    assert not (run.path / "log.txt").is_symlink()
     assert not (run.path / "rollouts.db-wal").exists()
     with sqlite3.connect(run.path / "rollouts.db") as store:
         assert store.execute("SELECT count(*) FROM t").fetchone() == (0,)

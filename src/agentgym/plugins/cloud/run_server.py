@@ -146,7 +146,7 @@ def pack(folder: Path, name: str, have: dict[str, str], output: BinaryIO) -> Non
     outbox = _snapshot(folder, name, have)
     file = _BeatingFile(folder, output)
     with tarfile.open(fileobj=file, mode="w|gz", compresslevel=1) as tar:
-        tar.add(outbox, ".")
+        tar.add(outbox, ".", filter=lambda info: None if info.issym() else info)
     shutil.rmtree(outbox)
 
 

@@ -169,7 +169,7 @@ class Shell:
 
     def _words(self) -> list[str]:
         options, address = list(_OPTIONS), self.address
-        options.append(f"ControlPath={self._folder.name}/ssh")
+        options.append(f"ControlPath={shlex.quote(f'{self._folder.name}/ssh')}")
         if self.known_hosts is not None:
             options += [
                 f"UserKnownHostsFile={shlex.quote(str(self.known_hosts))}",
