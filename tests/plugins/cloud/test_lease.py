@@ -212,7 +212,7 @@ def test_a_limit_interrupts_the_block(
 ) -> None:
     reached = pytest.raises(ComputeError, match=r"limit of \$0.00 is reached")
     with reached, lease(tmp_path, limit=limit) as held:
-        assert held.seconds_left is not None
+        assert held.seconds_left() is not None
         threading.Event().wait(60)
     check_nothing_left(runpod, tmp_path)
     assert record(tmp_path).limit == limit

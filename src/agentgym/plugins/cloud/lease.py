@@ -42,9 +42,8 @@ TRIES = 4
 _AWAY = (MachineState.STOPPED, MachineState.GONE)
 _SLACK = 1.1
 """Without ``max_hourly``, a machine may cost this multiple of the agreed price."""
-_RESERVE_S, _MOST_RESERVED = 300.0, 0.5
-"""Paid time to reserve for stopping training and fetching files, and its largest share.
-"""
+_RESERVE_S = 300.0
+"""Paid time to reserve for stopping training and fetching files."""
 _PATIENCE = 3
 """Number of signals, e.g. Ctrl-C, that stop the current step of the clean-up: fetching
 the machine's files, or ending the machine."""
@@ -230,27 +229,19 @@ class Lease:
         if request is None:
             return None
         self._write(guarded=True)
-        return {**asdict(request), "ends_s": self.seconds_paid, "silent_s": SILENT_S}
+        return {**asdict(request), "ends_s": self.seconds_left(), "silent_s": SILENT_S}
 
-    @property
-    def seconds_left(self) -> float | None:
-        """Seconds until training must stop, so that paid time is left to fetch files.
+    def seconds_left(self, reserve_s: float = 0.0) -> float | None:
+        """Return the seconds until the machine's cost reaches the limit.
 
-        None without a cost limit, or if the price is unknown.
+        ``reserve_s`` is subtracted, but at most half of all paid time. None without a
+        limit, or if the price is unknown.
         """
-        limit = self.limit or 0.0
-        reserve = _RESERVE_S * self.record.hourly / 3600
-        return self._seconds_until(limit - min(reserve, _MOST_RESERVED * limit))
-
-    @property
-    def seconds_paid(self) -> float | None:
-        """Seconds until the machine's cost reaches ``limit``."""
-        return self._seconds_until(self.limit or 0.0)
-
-    def _seconds_until(self, cost: float) -> float | None:
         if self.limit is None or not self.record.hourly:
             return None
-        return max(0.0, (cost - self.record.spent) / self.record.hourly * 3600)
+        paid_s = self.limit / self.record.hourly * 3600
+        spent_s = self.record.spent / self.record.hourly * 3600
+        return max(0.0, paid_s - min(reserve_s, paid_s / 2) - spent_s)
 
     def require_machine(self, is_lost: bool) -> None:
         """Raise MachineTakenError if the provider has taken this spot machine away.
@@ -381,7 +372,7 @@ class Lease:
 
     def _watch(self) -> None:
         """Write a heartbeat into the record; interrupt the block at the cost limit."""
-        while (left := self.seconds_left) != 0:
+        while (left := self.seconds_left(_RESERVE_S)) != 0:
             if self._left.wait(_BEAT_S if left is None else min(_BEAT_S, left)):
                 return
             with suppress(OSError):  # the disk may be full
@@ -421,7 +412,7 @@ class Lease:
 
     def _fetch_results(self) -> None:
         """Fetch the machine's files, within ``waits.fetch_s`` and the paid time."""
-        paid = self.seconds_paid
+        paid = self.seconds_left()
         bound = self.waits.fetch_s if paid is None else min(self.waits.fetch_s, paid)
         self.lost = f"it was not fetched within {bound:.0f} s"
 

@@ -87,15 +87,14 @@ class Shell:
         output: IO[bytes] | None = None,
         timeout_s: float = 60.0,
     ) -> str:
-        """Run a command in POSIX sh; return its output, or write it to ``output``."""
-        # Both machines' process lists show the command, so secrets go into ``data``.
-        return self._retried(lambda: self._run(command, data, output, timeout_s))
+        """Run a command in POSIX sh; return its output, or write it to ``output``.
 
-    def _retried(self, act: Callable[[], str]) -> str:
-        """Call ``act``; after a broken connection, connect and call it again."""
+        After a broken connection, connect and run the command again.
+        """
+        # Both machines' process lists show the command, so secrets go into ``data``.
         for tries_left in reversed(range(_TRIES)):
             try:
-                found = act()
+                found = self._run(command, data, output, timeout_s)
             except UnreachableError as error:
                 if not tries_left:
                     raise
