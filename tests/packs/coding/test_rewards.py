@@ -10,14 +10,10 @@ import pytest
 from agentgym.core.task import Task
 from agentgym.core.trajectory import Reward
 from agentgym.packs.coding.scenario import CodingScenario
-from agentgym.sandbox import RunTests, Sandbox
 from recipes.nano.coding_oracle import solve
 from tests.packs.conftest import Calls
 from tests.packs.conftest import play as play_calls
 from tests.packs.conftest import task_of as find_task
-from tests.some import some
-
-from .conftest import every_fault
 
 task_of = partial(find_task, CodingScenario())
 Play = Callable[[Task, Calls], Awaitable[Reward]]
@@ -152,21 +148,6 @@ async def test_sequences_need_both_calls_in_order(play: Play) -> None:
         assert (await play(task, [first, second])).success
         assert not (await play(task, [second, first])).success
         assert not (await play(task, [second])).success
-
-
-@pytest.mark.slow
-async def test_tests_catch_every_fault_and_pass_every_project(sandbox: Sandbox) -> None:
-    for broken in some(every_fault(seed=5)):
-        for points in ("few", "all"):
-            tests = {m.test_path: m.tests(points) for m in broken.project.modules}
-            assert passes(sandbox, broken.project.files | tests)
-            if points != "few":
-                key = broken.function.template.key
-                assert not passes(sandbox, broken.files | tests), key
-
-
-def passes(sandbox: Sandbox, files: dict[str, str]) -> bool:
-    return sandbox.run_sync(files, RunTests(("tests",))).ok
 
 
 async def test_a_definition_may_be_searched_for_unless_all_places_are_asked_for(

@@ -47,9 +47,6 @@ def refund(order_id: int, amount: float) -> str:
 
 
 TOOLS = [track_order, cancel_order, list_orders, refund]
-EMPTY = []
-TWICE = [refund, refund]
-ODD = [track_order, 7]
 
 
 def check(task, calls, state):

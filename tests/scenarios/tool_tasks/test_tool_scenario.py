@@ -143,19 +143,6 @@ def test_stopping_early_pays_no_more_than_trying(shop: Path) -> None:
     assert stopped == tried == strayed
 
 
-def test_extra_calls_cost_a_little_and_shotguns_all(shop: Path) -> None:
-    one = {"instruction": "Where is 5?", "expect": expected(track(5))}
-    scenario = with_line(shop, one, answers="stub")
-    extra = play(scenario, track(5), ("list_orders", {"customer": "x"}))
-    assert extra.success
-    assert 0.9 <= (extra.reward or 0) < 1
-    retried = play(scenario, track("x"), track(5))  # type: ignore[arg-type]
-    assert retried.success
-    assert (retried.reward or 0) < 1
-    guessed = play(scenario, *(track(number) for number in range(9)))
-    assert (guessed.success, guessed.reward) == (False, 0.0)
-
-
 def test_looking_twice_is_slow_and_calling_everything_is_wrong(shop: Path) -> None:
     one = {"instruction": "Where is 5?", "expect": expected(track(5))}
     scenario = with_line(shop, one, answers="stub")
@@ -259,19 +246,6 @@ def test_tripwires_call_no_live_tool(shop: Path) -> None:
 def test_wrong_arguments_are_refused(shop: Path, options: Any, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         Scenario.from_tools(TOOLS, tasks=shop, **options)
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("EMPTY", "is empty"),
-        ("TWICE", "two tools named 'refund'"),
-        ("ODD", r"holds 7 \(int\)"),
-    ],
-)
-def test_things_that_are_no_tools_are_refused(shop: Path, name: str, told: str) -> None:
-    with pytest.raises(ScenarioError, match=told):
-        Scenario.from_tools(f"shop_tools:{name}", tasks=shop)
 
 
 def test_tools_that_cannot_be_imported_are_refused(shop: Path) -> None:
