@@ -3,12 +3,15 @@
 import ast
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from agentgym.core.tools import Tool, bound_tools, tool
 from agentgym.errors import MissingExtraError, RuleViolation, ToolError
 from agentgym.packs.kit.code_rewards.static_checks import Kind, find_problems
+from agentgym.packs.kit.environment import RecordingEnvironment, recorded
 from agentgym.plugins.team.coding_team.languages import (
     TESTS,
     TeamLanguage,
@@ -23,7 +26,6 @@ from agentgym.plugins.team.coding_team.routing import (
     next_roles,
 )
 from agentgym.sandbox import PythonScript, RunTests, Sandbox, SandboxResult, Workspace
-from agentgym.scenarios.base import Environment
 from agentgym.scenarios.plan_reward import Books, ReceivedCall
 
 SCRIPT = "measure_call.py"
@@ -91,7 +93,25 @@ _SHOWN = 160
 _SERIOUS = "high"
 
 
-class TeamEnvironment(Environment):
+@dataclass
+class TeamBooks(Books):
+    """Record of the tool calls that models made.
+
+    It is paused while the graph's own code makes the calls of a role, until the next
+    ``hand_over``.
+    """
+
+    is_paused: bool = False
+
+    @contextmanager
+    def recording(self, call: ReceivedCall) -> Iterator[None]:
+        """Run the block, which makes ``call``; record it unless this is paused."""
+        self.is_paused = self.is_paused and call.tool != "hand_over"
+        with nullcontext() if self.is_paused else super().recording(call):
+            yield
+
+
+class TeamEnvironment(RecordingEnvironment[TeamBooks]):
     """A team's project in memory, with the tools of all roles.
 
     A round is one turn of the generator.
@@ -123,8 +143,8 @@ class TeamEnvironment(Environment):
         target: str = "solution.py",
         drafts: Sequence[Mapping[str, str]] | None = None,
     ) -> None:
+        super().__init__(TeamBooks())
         self.workspace = Workspace(files, max_characters=100_000)
-        self.books = Books()
         self.fallbacks: list[str] = []
         self.rounds = 0
         self.max_rounds = max_rounds
@@ -140,7 +160,6 @@ class TeamEnvironment(Environment):
         self._results: dict[str, dict[str, Any]] = {}
         self._ran_none = False
         self._failed_before: set[str] = set()
-        self._stands_in = False
 
     def tools(self) -> list[Tool]:
         """Return the tools, without those that write code if a script writes it."""
@@ -162,20 +181,19 @@ class TeamEnvironment(Environment):
         self._failed_before.clear()
         self._forget_checks()
 
-    @tool
+    @recorded
     def hand_over(
         self,
         to: Literal["generator", "reviewer", "executor", "finish"],
         note: str = "",
     ) -> str:
         """Hand over to a role, or finish."""
-        self._stands_in = False
-        with self._recorded("hand_over", to=to):
-            allowed = next_roles(self.facts())
-            if to not in allowed:
-                raise RuleViolation(f"not {to} now: {allowed[0]} is next.")
-            self._hand_over(to)
-            return f"{to} is next." if to != "finish" else "The work is finished."
+        del self.call["note"]  # any note is right
+        allowed = next_roles(self.facts())
+        if to not in allowed:
+            raise RuleViolation(f"not {to} now: {allowed[0]} is next.")
+        self._hand_over(to)
+        return f"{to} is next." if to != "finish" else "The work is finished."
 
     @tool
     def team_state(self, event: str = "look", role: str = "") -> str:
@@ -188,9 +206,8 @@ class TeamEnvironment(Environment):
         """
         if event == "fall_back":
             self.fallbacks.append(role)
-            self._stands_in = True
+            self.books.is_paused = True
         elif event == "hand_over":
-            self._stands_in = False
             self._hand_over(role)
         elif event == "take_back":
             self.workspace.files = dict(self._accepted)
@@ -207,66 +224,61 @@ class TeamEnvironment(Environment):
         }
         return json.dumps(state, ensure_ascii=False)
 
-    @tool
+    @recorded
     def list_files(self, path: str = ".") -> str:
         """List the files in a folder."""
-        with self._recorded("list_files", path=path):
-            return "\n".join(self.workspace.below(self.workspace.resolve(path)))
+        return "\n".join(self.workspace.below(self.workspace.resolve(path)))
 
-    @tool
+    @recorded
     def read_file(self, path: str) -> str:
         """Read a file."""
-        with self._recorded("read_file", path=path):
-            name = self.workspace.file(path)
-            return self.workspace.files[name][:_MOST_CHARACTERS].rstrip("\n")
+        name = self.workspace.file(path)
+        return self.workspace.files[name][:_MOST_CHARACTERS].rstrip("\n")
 
-    @tool
+    @recorded
     def write_file(self, path: str, text: str) -> str:
         """Write a file of code."""
-        with self._recorded("write_file", path=path):
-            self._refuse(path)
-            name = self.workspace.write(path, text)
-            self._edited(name)
-            return f"Wrote {name}."
+        self._refuse(path)
+        name = self.workspace.write(path, text)
+        self._edited(name)
+        return f"Wrote {name}."
 
-    @tool
+    @recorded
     def edit_file(self, path: str, old: str, new: str) -> str:
         """Replace a text in a file of code."""
-        with self._recorded("edit_file", path=path):
-            self._refuse(path)
-            name = self.workspace.file(path)
-            self.workspace.replace(name, old, new)
-            self._edited(name)
-            return f"Edited {name}."
+        self._refuse(path)
+        name = self.workspace.file(path)
+        self.workspace.replace(name, old, new)
+        self._edited(name)
+        return f"Edited {name}."
 
-    @tool
+    @recorded
     async def lint(self, path: str) -> str:
         """Check a file for bugs and style."""
         language = of_path(path)
         if language is None or not language.check:
             return self._check("lint", path, ("bug", "style"))
-        with self._recorded("lint", path=path):
-            file = self.workspace.file(path)
-            result = await self._sandbox.run(
-                dict(self.workspace.files),
-                language.checker(file),
-                timeout_s=language.seconds,
-            )
-            problems = language.problems(result.checked())
-            found = [_finding(file, line, _SERIOUS, said) for line, said in problems]
-            return self._checked_by("lint", file, found, "No problems.")
+        file = self.workspace.file(path)
+        result = await self._sandbox.run(
+            dict(self.workspace.files),
+            language.checker(file),
+            timeout_s=language.seconds,
+        )
+        problems = language.problems(result.checked())
+        found = [_finding(file, line, _SERIOUS, said) for line, said in problems]
+        return self._checked_by("lint", file, found, "No problems.")
 
-    @tool
+    @recorded
     def check_security(self, path: str) -> str:
         """Check a file for security problems."""
         return self._check("check_security", path, ("security",))
 
-    @tool
+    @recorded
     def check_complexity(self, path: str) -> str:
         """Check a file for functions that are too complex."""
         return self._check("check_complexity", path, ("complexity",))
 
-    @tool
+    @recorded
     def report_finding(
         self,
         path: str,
@@ -275,62 +287,58 @@ class TeamEnvironment(Environment):
         message: str,
     ) -> str:
         """Report a problem that the checks cannot see; high sends the code back."""
-        with self._recorded("report_finding", path=path, line=line):
-            name = self.workspace.file(path)
-            self._add_findings([_finding(name, line, severity, message)])
-            return "Reported."
+        name = self.workspace.file(path)
+        self._add_findings([_finding(name, line, severity, message)])
+        return "Reported."
 
-    @tool
+    @recorded
     async def run_tests(self, path: str = "") -> str:
         """Run all tests, or one test file."""
-        with self._recorded("run_tests", path=path):
-            files = dict(self.workspace.files)
-            tests = self._test_files()
-            wanted = tests
-            if path.strip() and self.workspace.resolve(path) not in (".", "tests"):
-                name = self.workspace.file(path)
-                if name not in tests:
-                    raise ToolError(f"{name} is not a test file.")
-                wanted = [name]
-            self._ran_none = not tests
-            if not tests:
-                return "There are no tests. Write some."
-            for language, some in _by_language(wanted):
-                result = await self._sandbox.run(
-                    files,
-                    RunTests(tuple(some), language=language.name),
-                    timeout_s=language.seconds,
-                )
-                for name in some:
-                    self._results[name] = _report_of(name, result.checked(), some)
-            report = _sum([self._results[name] for name in wanted])
-            if report["failed"]:
-                self._failed_before.add(self._version())
-            return _shown(report)
+        files = dict(self.workspace.files)
+        tests = self._test_files()
+        wanted = tests
+        if path.strip() and self.workspace.resolve(path) not in (".", "tests"):
+            name = self.workspace.file(path)
+            if name not in tests:
+                raise ToolError(f"{name} is not a test file.")
+            wanted = [name]
+        self._ran_none = not tests
+        if not tests:
+            return "There are no tests. Write some."
+        for language, some in _by_language(wanted):
+            result = await self._sandbox.run(
+                files,
+                RunTests(tuple(some), language=language.name),
+                timeout_s=language.seconds,
+            )
+            for name in some:
+                self._results[name] = _report_of(name, result.checked(), some)
+        report = _sum([self._results[name] for name in wanted])
+        if report["failed"]:
+            self._failed_before.add(self._version())
+        return _shown(report)
 
-    @tool
+    @recorded
     def write_test(self, path: str, text: str) -> str:
         """Write a file of tests."""
-        with self._recorded("write_test", path=path):
-            name = self.workspace.resolve(path)
-            if not holds_tests(name):
-                raise ToolError(f"{name} is not named as tests are: {TESTS}.")
-            if name in self._given:
-                raise RuleViolation(f"{name} was given; write tests to another file.")
-            self.workspace.write(name, text)
-            self._results.pop(name, None)
-            return f"Wrote {name}."
+        name = self.workspace.resolve(path)
+        if not holds_tests(name):
+            raise ToolError(f"{name} is not named as tests are: {TESTS}.")
+        if name in self._given:
+            raise RuleViolation(f"{name} was given; write tests to another file.")
+        self.workspace.write(name, text)
+        self._results.pop(name, None)
+        return f"Wrote {name}."
 
-    @tool
+    @recorded
     async def measure(self, path: str, call: str) -> str:
         """Measure the time and memory of a call of a function in a file."""
-        with self._recorded("measure", path=path, call=call):
-            name = self.workspace.file(path)
-            files = {**self.workspace.files, SCRIPT: script_for(name, call)}
-            result = await self._sandbox.run(
-                files, PythonScript(SCRIPT), timeout_s=MEASURE_S
-            )
-            return measured(result.checked())
+        name = self.workspace.file(path)
+        files = {**self.workspace.files, SCRIPT: script_for(name, call)}
+        result = await self._sandbox.run(
+            files, PythonScript(SCRIPT), timeout_s=MEASURE_S
+        )
+        return measured(result.checked())
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that decide the next role; see ``routing.next_roles``."""
@@ -355,6 +363,7 @@ class TeamEnvironment(Environment):
         }
 
     def _hand_over(self, to: str) -> None:
+        self.books.is_paused = False
         if to != GENERATOR:
             return
         self._accepted = dict(self.workspace.files)
@@ -363,11 +372,6 @@ class TeamEnvironment(Environment):
             for path, text in draft.items():
                 self._edited(self.workspace.write(path, text))
         self.rounds += 1
-
-    def _recorded(self, name: str, **arguments: Any) -> Any:
-        """Return a context manager that records a call, if a model makes the call."""
-        books = Books() if self._stands_in else self.books
-        return books.recording(ReceivedCall(name, arguments))
 
     def _refuse(self, path: str) -> None:
         name = self.workspace.resolve(path)
@@ -389,21 +393,18 @@ class TeamEnvironment(Environment):
         self._ran_none = False
 
     def _check(self, name: str, path: str, kinds: tuple[Kind, ...]) -> str:
-        with self._recorded(name, path=path):
-            file = self.workspace.file(path)
-            try:
-                problems = find_problems({file: self.workspace.files[file]}, kinds)
-            except MissingExtraError as error:
-                problems = []
-                note = f"Not checked: {error}"
-            else:
-                is_python = file.endswith(".py")
-                note = "No problems." if is_python else "Not checked: not Python."
-            found = [
-                _finding(p.path, p.line, p.severity, f"{p.rule} {p.message}")
-                for p in problems
-            ]
-            return self._checked_by(name, file, found, note)
+        file = self.workspace.file(path)
+        try:
+            problems = find_problems({file: self.workspace.files[file]}, kinds)
+        except MissingExtraError as error:
+            return self._checked_by(name, file, [], f"Not checked: {error}")
+        is_python = file.endswith(".py")
+        note = "No problems." if is_python else "Not checked: not Python."
+        found = [
+            _finding(p.path, p.line, p.severity, f"{p.rule} {p.message}")
+            for p in problems
+        ]
+        return self._checked_by(name, file, found, note)
 
     def _checked_by(
         self, name: str, file: str, found: Sequence[dict[str, Any]], note: str
