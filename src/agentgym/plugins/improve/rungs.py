@@ -21,9 +21,15 @@ from agentgym.models.reference import is_remote, resolve_model
 from agentgym.plugins.cloud.base import asked_unnamed
 from agentgym.plugins.cloud.quote import Quote
 from agentgym.plugins.cloud.rented import quotes_for
-from agentgym.plugins.improve.bench import open_bench
 from agentgym.plugins.improve.bill import PROMPTS_FILE, Bill, Status
-from agentgym.plugins.improve.search import MOST_ANSWER, Parts, Reflector, search
+from agentgym.plugins.improve.search import (
+    IN_FLIGHT,
+    MOST_ANSWER,
+    Parts,
+    Reflector,
+    open_bench,
+    search,
+)
 from agentgym.plugins.improve.terms import Terms, prices_of
 from agentgym.rollout.gateway.metered import Meter, MeteredEndpoint, Purse
 from agentgym.rollout.prompt_overrides import Wording
@@ -43,7 +49,6 @@ _READ = 6_000
 """Estimated prompt tokens of a request to the model that writes better prompts."""
 _EACH = 8
 """Estimated rollouts per request to the model that writes better prompts."""
-_REMOTE_IN_FLIGHT = 8
 _START_S = 90.0
 """Estimated seconds to check and load everything, and to imitate known calls."""
 _LEARNED = 1.5
@@ -115,7 +120,7 @@ class Climb:
         if latest is None or not latest.seconds.n:
             return rollouts
         remote = is_remote(self.config.model)
-        at_once = _REMOTE_IN_FLIGHT if remote else self.config.in_flight
+        at_once = IN_FLIGHT if remote else self.config.in_flight
         return rollouts * latest.seconds.value / max(1, min(at_once, latest.rollouts))
 
 

@@ -113,15 +113,6 @@ class TestPerson:
         assert solution.files["solution.py"] == RIGHT["solution.py"]
         assert solution.passed
 
-    def test_a_callback_that_raises_ends_it_with_the_files(self) -> None:
-        def human(question: dict[str, Any]) -> str:
-            raise OSError("the terminal is gone")
-
-        solution = solved(models=good(generator=cast.writes(RISKY)), human=human)
-        assert solution.outcome == "stopped"
-        assert solution.error == "OSError: the terminal is gone"
-        assert solution.files["solution.py"] == RISKY["solution.py"]
-
 
 def test_a_refused_key_is_a_clear_end() -> None:
     class RefusedError(Exception):
