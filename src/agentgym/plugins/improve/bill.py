@@ -103,10 +103,7 @@ class Bill(Record):
         return path if path.is_file() else None
 
     def take_back(self, results: Sequence[RungResult]) -> None:
-        """Discard results of remedies that will be tried again, but keep their costs.
-
-        The names of the training run and of the saved agent are discarded, too.
-        """
+        """Discard results of rungs that will be tried again, but keep their costs."""
         for each in results:
             if each.dollars:
                 each.after, each.status = None, "ended"

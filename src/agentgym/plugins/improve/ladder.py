@@ -199,10 +199,7 @@ def _refusal(climb: Climb, rung: LadderRung, price: Price) -> str:
 def _add(
     climb: Climb, rung: LadderRung, outcome: Outcome, began: float | None = None
 ) -> RungResult:
-    """Save a remedy's result and cost, and report its sentences.
-
-    ``began`` is a value of ``time.monotonic()``; None if the remedy was skipped.
-    """
+    """Save a rung's result and cost, and report its sentences."""
     status = outcome.status
     if outcome.after is not None:
         status = _status(climb, outcome.after)

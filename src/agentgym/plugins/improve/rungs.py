@@ -181,10 +181,7 @@ class AsItIs(LadderRung):
         self.parts: Parts | None = None
 
     def price(self, climb: Climb) -> Price:
-        """Describe the price of the held-out rollouts.
-
-        If tokens cost money, the sum is not known before this first measurement.
-        """
+        """Describe the price of the held-out rollouts; unknown if tokens cost money."""
         rollouts = plural(climb.held_out, "rollout")
         what = f"{rollouts} of held-out tasks on {climb.config.model}"
         prices = climb.prices
@@ -238,10 +235,7 @@ class BetterPrompts(LadderRung):
         return Price(words, None if each is None else dollars)
 
     def run(self, climb: Climb) -> Outcome:
-        """Search for better texts on training tasks, then measure the held-out tasks.
-
-        If the share of solved held-out tasks falls, the new texts are not used.
-        """
+        """Search on training tasks; use the found texts unless held-out tasks fall."""
         config, terms = climb.config, climb.terms
         path = climb.bill.folder / PROMPTS_FILE
         path.unlink(missing_ok=True)
@@ -296,10 +290,7 @@ class BetterPrompts(LadderRung):
 
 
 class _Training(LadderRung):
-    """A remedy that trains the model's weights on this machine.
-
-    If ``imitates`` is true, the model only imitates known calls (a warm start).
-    """
+    """A remedy that trains the model's weights on this machine."""
 
     imitates = False
 

@@ -238,10 +238,7 @@ class Parts:
         return prompts | {f"{_TOOL}{name}": text for name, text in self.tools.items()}
 
     def wording(self, texts: Mapping[str, str]) -> Wording:
-        """Return the new ``texts`` as replacements of the agent's own texts.
-
-        The keys are names as in :attr:`texts`. Texts that are unchanged are left out.
-        """
+        """Return new texts as replacements of the agent's own; leave out equal ones."""
         own = self.texts
         new = {name: text for name, text in texts.items() if text != own.get(name)}
         return Wording(
@@ -259,11 +256,7 @@ class Parts:
 
 
 def _prompts(made: Sequence[Trajectory]) -> list[str]:
-    """Return the system prompts that are the same in several tasks.
-
-    A prompt that contains parts of its task differs from task to task and cannot be
-    replaced. If all attempts have the same task, all prompts are returned.
-    """
+    """Return the system prompts that do not differ from task to task."""
     tasks: dict[str, set[str]] = defaultdict(set)
     for trajectory in made:
         for call in trajectory.model_calls:
@@ -288,10 +281,7 @@ def _tools(made: Sequence[Trajectory]) -> dict[str, str]:
 
 
 class _Adapter:
-    """GEPA's adapter: scores prompts, and shows attempts to the reflection model.
-
-    The reflection model writes new prompts and tool descriptions.
-    """
+    """GEPA's adapter: scores texts by attempts, and shows attempts to the model."""
 
     propose_new_texts: Any = None
 
@@ -342,20 +332,14 @@ class _Adapter:
 
 
 def score_of(made: Trajectory) -> float:
-    """Return 1 for a success; otherwise half of ``right_arguments``, 0..0.5.
-
-    ``right_arguments`` is the share of needed calls made with the right arguments.
-    """
+    """Return 1 for a success, else half of the share of calls with right arguments."""
     if made.success:
         return 1.0
     return _PARTIAL * (made.right_arguments or 0.0)
 
 
 def _example(scenario: Scenario, task: Task, made: Trajectory) -> dict[str, Any]:
-    """Return an attempt's request, calls, answer and mistakes as texts.
-
-    The reflection model, which writes better prompts, reads them.
-    """
+    """Return an attempt's request, calls, answer and mistakes as texts."""
     calls = made.model_calls
     asked = [m for m in (calls[0].messages if calls else ()) if m.get("role") == "user"]
     done = [

@@ -97,10 +97,7 @@ def _model_of(words: str) -> str | None:
 
 
 def check_terms(terms: Terms, config: TrainingConfig, scenario: Scenario) -> None:
-    """Raise an error if the terms or settings cannot work.
-
-    This costs nothing: servers are only asked for their lists of models.
-    """
+    """Raise an error if the terms or settings cannot work; this costs nothing."""
     if config.gpu not in HERE:
         raise UsageError(
             f"--gpu {config.gpu}: the ladder trains on this machine (auto, local, "
@@ -147,8 +144,5 @@ def _check_model(model: str, prices: Prices | None, options: str) -> None:
 
 
 def prices_of(model: str, prices: Prices | None) -> Prices:
-    """Return ``prices``; zero prices if the model is local or ``prices`` is None.
-
-    :func:`check_terms` has checked that a model that may cost money has prices.
-    """
+    """Return ``prices``; zero prices if the model is local or ``prices`` is None."""
     return prices if prices is not None and is_remote(model) else FREE

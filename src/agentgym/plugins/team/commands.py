@@ -140,11 +140,7 @@ async def _talk(
     console: "Console",
     as_json: bool,
 ) -> "Solution | None":
-    """Let the team work on requests, print the solutions, and return the last one.
-
-    Without a problem, ask the user for the first request; with ``chat``, for further
-    ones. Return None if the user ends the chat before the first request.
-    """
+    """Let the team work on requests; return the last solution, or None without any."""
     import asyncio
 
     from agentgym.plugins.team.screens import solution_view

@@ -82,10 +82,7 @@ class Programs(Environment):
         ]
 
     def user_reply(self, message: str) -> str | None:
-        """Start the next turn with its tools, and return its message.
-
-        None at the end.
-        """
+        """Start the next turn with its tools; return its message, None at the end."""
         turn = len(self.turns)
         if turn == len(self._entry.turns):
             self.ended = True

@@ -87,10 +87,7 @@ _MOST_TOLERANCE = 0.01
 
 
 def read_test_program(text: str) -> tuple[str, list[Any], float]:
-    """Return the function that a test program calls, its inputs, and its tolerance.
-
-    The tolerance is absolute, for floats; 0 if the program has none.
-    """
+    """Return a test program's function, its inputs, and its tolerance for floats."""
     try:
         tree = ast.parse(text)
         assigned = next(filter(_assigns_inputs, ast.walk(tree)), ast.Pass())
