@@ -111,7 +111,7 @@ class TeamBooks(Books):
             yield
 
 
-class TeamEnvironment(RecordingEnvironment[TeamBooks]):
+class TeamEnvironment(RecordingEnvironment):
     """A team's project in memory, with the tools of all roles.
 
     A round is one turn of the generator.
@@ -143,7 +143,8 @@ class TeamEnvironment(RecordingEnvironment[TeamBooks]):
         target: str = "solution.py",
         drafts: Sequence[Mapping[str, str]] | None = None,
     ) -> None:
-        super().__init__(TeamBooks())
+        super().__init__()
+        self.books: TeamBooks = TeamBooks()
         self.workspace = Workspace(files, max_characters=100_000)
         self.fallbacks: list[str] = []
         self.rounds = 0
