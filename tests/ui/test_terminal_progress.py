@@ -118,8 +118,3 @@ def test_a_terminal_is_asked_for_a_warm_start(
     assert asked == ["Do that?"]
     assert isinstance(console.file, io.StringIO)
     assert "--warm-start imitates calls." in console.file.getvalue()
-
-
-def test_where_nobody_answers_nobody_is_asked() -> None:
-    progress = TerminalProgress(Console(file=io.StringIO()))
-    assert progress(QUESTION) is None

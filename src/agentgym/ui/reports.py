@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from pathlib import Path
 
 from markdown_it import MarkdownIt
 
@@ -21,40 +22,7 @@ from agentgym.ui.evaluation import (
 )
 
 _SECTION = "\n## "
-_STYLE = """
-:root { color-scheme: light dark; --ground: #fff; --text: #16181d; --faint: #565c68;
-  --line: #d5d9e0; --c0: #0b57d0; --c1: #c2410c; --c2: #16683a; --c3: #8b2fc9;
-  --bad: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --ground: #14161a; --text: #e8eaee;
-  --faint: #a8afbc; --line: #363b45; --c0: #8ab4f8; --c1: #ffab70; --c2: #81c995;
-  --c3: #d7aefb; --bad: #f6aea9; } }
-body { margin: 0 auto; max-width: 68rem; padding: 1rem; background: var(--ground);
-  color: var(--text); font: 15px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .88rem; overflow-wrap: normal; }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left; }
-.right { text-align: right; font-variant-numeric: tabular-nums; }
-pre { overflow-x: auto; } code { font-family: ui-monospace, monospace; }
-.charts { display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); }
-figure { margin: 0; border: 1px solid var(--line); border-radius: 8px; padding: .5rem; }
-figcaption { font-weight: 600; font-size: .9rem; }
-svg { width: 100%; height: auto; } svg text { fill: var(--faint); font-size: 11px; }
-.grid { stroke: var(--line); } .line { fill: none; stroke-width: 1.8; }
-.line.c0 { stroke: var(--c0); } .line.c1 { stroke: var(--c1); }
-.line.c2 { stroke: var(--c2); } .line.c3 { stroke: var(--c3); }
-.legend, footer { font-size: .8rem; color: var(--faint); } .key { margin-right: .8rem; }
-.key i { display: inline-block; width: .8rem; height: .2rem; margin-right: .3rem;
-  vertical-align: middle; }
-i.c0 { background: var(--c0); } i.c1 { background: var(--c1); }
-i.c2 { background: var(--c2); } i.c3 { background: var(--c3); }
-.span { stroke-width: 1.5; } .span.before { stroke: var(--faint); opacity: .6; }
-.span.after { stroke: var(--c0); opacity: .6; }
-circle.before { fill: var(--ground); stroke: var(--faint); stroke-width: 1.5; }
-circle.after { fill: var(--c0); } circle.worse { fill: var(--bad); }
-.span.worse { stroke: var(--bad); }
-"""
+_STYLE = Path(__file__).with_name("report.css").read_text(encoding="utf-8")
 
 
 def html_page(markdown: str, pictures: Sequence[str] = ()) -> str:

@@ -102,19 +102,6 @@ def test_one_call_a_rollout_is_sampled_and_trained(
     assert set(places) == {0, 1, 2}, "every place of the solution, its end included"
 
 
-def test_the_record_says_which_calls_were_the_solutions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, result = train(tmp_path, monkeypatch, half_right)
-
-    assert result.ledger.adds_up
-    assert result.ledger.trained == 32
-    assert set(result.ledger.masked) == {OF_SOLUTION}
-    for rollout in credit_of(tmp_path):
-        verbs = [call["bucket"] for call in rollout["calls"]]
-        assert verbs.count("trained") == 1
-
-
 def test_right_calls_lead_back_to_whole_episodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

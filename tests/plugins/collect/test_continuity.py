@@ -82,12 +82,6 @@ def test_each_loss_is_named(
     assert {loss.call for loss in losses} == {2}
 
 
-def test_tool_result_that_was_left_out_is_named() -> None:
-    (loss,) = check_continuity(conversation([SYSTEM, USER], [SYSTEM, USER, ASKED]))
-    assert (loss.call, loss.kind) == (1, "result_missing")
-    assert "'c1'" in str(loss)
-
-
 def test_arguments_may_be_written_differently() -> None:
     again = deepcopy(WHOLE[1])
     again[2]["tool_calls"][0]["function"]["arguments"] = '{"b": 2, "a": 2}'

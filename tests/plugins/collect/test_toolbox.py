@@ -178,22 +178,6 @@ async def test_own_tools_run_beside_the_loop_and_return_text() -> None:
         await sync(city="Nowhere")
 
 
-async def test_methods_of_an_object_are_tools() -> None:
-    class Shop:
-        def __init__(self) -> None:
-            self.sold: list[str] = []
-
-        @tool
-        def sell(self, item: str) -> str:
-            """Sell an item."""
-            self.sold.append(item)
-            return "sold"
-
-    shop = Shop()
-    (sell,) = Toolbox({}, [shop]).bench({}).tools()
-    assert (await sell(item="pen"), shop.sold) == ("sold", ["pen"])
-
-
 def test_tools_without_types_or_with_one_name_twice_are_refused() -> None:
     def untyped(x):  # type: ignore[no-untyped-def]
         """Do something."""

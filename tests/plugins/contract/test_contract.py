@@ -155,20 +155,6 @@ def test_a_worse_description_breaks_the_contract_until_it_is_mended(desk: Desk) 
     assert len(some(failed)) == 1 + 3 + 12, "the recording, each limit, each task"
 
 
-@pytest.mark.slow
-def test_the_model_itself_fails_on_a_worse_description(desk: Desk) -> None:
-    desk.contract(**json.loads((desk.folder / "contract.yaml").read_text()))
-    assert desk.test("--record")[0] == 0
-    desk.app("Book a visit on a day.", "Does things.")
-    code, _, _ = desk.test("--markdown", "out.md")
-    assert code == 1
-    report = (desk.folder / "out.md").read_text()
-    assert f"# Contract {desk.folder.name}: broken" in report
-    assert "held in all 2 recorded attempts, and now in 0 of 2" in report
-    desk.app()
-    assert desk.test()[0] == 0
-
-
 def test_a_limit_that_cannot_be_reached_names_the_number_needed(desk: Desk) -> None:
     desk.contract(limits={"pass_1": 0.9})
     code, _, err = desk.test()

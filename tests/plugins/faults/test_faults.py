@@ -73,15 +73,6 @@ def test_a_fault_is_recorded_and_is_not_the_model_s_mistake() -> None:
     assert not any(c.fault for t in some(untouched) for c in t.get_tool_calls())
 
 
-def test_many_faults_in_a_row_do_not_look_like_a_stuck_agent() -> None:
-    found = scenario(error=1.0)
-    [task] = found.variants(found.tasks(Split.TEST, 0, 1))[WITH_FAULTS]
-    [made] = attempt(found, [task])
-    assert made.reason is not None
-    assert made.reason.kind == "max_turns"
-    assert not made.success, "it did not recover"
-
-
 def test_tasks_for_training_have_faults_only_in_training() -> None:
     plain, trained = get_scenario("coding"), get_scenario("coding")
     add_faults(plain, {"rates": {"error": 0.1}}, trains=False)

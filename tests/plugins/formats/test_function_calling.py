@@ -243,10 +243,3 @@ def test_a_record_that_is_not_one_is_refused_in_a_sentence(
     assert "line 2: " in str(refused.value)
     assert "line 1: " not in str(refused.value)
     assert said in str(refused.value)
-
-
-def test_calls_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    record = toolace()
-    record["conversations"][3]["value"] = "[Market Trends API(place=Lima)]"
-    with pytest.raises(UsageError, match="not calls of its functions as in"):
-        read_task_lines(write(tmp_path / "t.jsonl", [record]), {}, checked=False)

@@ -163,20 +163,6 @@ def test_a_judge_that_fails_leaves_the_rewards_and_is_named_once(
     assert text.endswith("without its ranking keep their own rewards.")
 
 
-def test_one_group_that_fails_leaves_the_others_ranked() -> None:
-    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-        if "poison" in body["messages"][1]["content"]:
-            return says("?")
-        return await scoring(by_length)(request, body)
-
-    with StubServer(answer) as server:
-        judge, record = judge_at(server)
-        found = judge.ranked([pair(), [attempt("p", "poison"), *pair()]])
-    assert found[0][0].reward != 1.0
-    assert rewards(found[1]) == [1.0, 1.0, 1.0]
-    assert (record.judged, record.kept.total()) == (1, 1)
-
-
 def test_judging_ends_at_its_cap_and_the_bill_stays_below_it() -> None:
     seen = Seen()
     with StubServer(scoring(by_length)) as server:

@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agentgym.evaluate.numbers import percent
 from agentgym.rollout.store.store import Store
 from agentgym.train.run_folder import list_runs
 from tests.plugins.view.made_run import (
@@ -203,16 +202,6 @@ def labels(pictures: "Locator") -> list[str]:
     return [each.get_attribute("aria-label") or "" for each in pictures.all()]
 
 
-def test_charts_that_a_run_did_not_record_are_left_out(visit: Open) -> None:
-    page = visit("/run/demo")
-    page.get_by_label("Lines").select_option("family")
-    page.get_by_text("Model calls of a rollout by family").wait_for()
-    drawn = labels(page.locator(".charts").get_by_role("img"))
-    titles = {line.split(" by ")[0] for line in drawn}
-    assert {"Reward", "Right tool", "Model calls of a rollout"} <= titles
-    assert not titles & {"Sampled tokens of a rollout", GAP}
-
-
 def test_a_run_is_listed_as_it_begins_warns_as_it_goes_on_and_may_be_removed(
     browser: "Browser", tmp_path: Path
 ) -> None:
@@ -262,15 +251,6 @@ def test_rollouts_are_filtered_by_the_page(visit: Open) -> None:
     page.get_by_text("1 rollout", exact=True).wait_for()
     page.get_by_role("link", name="s00001-t000-01").click()
     page.get_by_text("Who spoke after whom").wait_for()
-
-
-def test_shares_are_rounded_as_in_the_terminal(visit: Open) -> None:
-    shares = [n / 1000 for n in range(1001)] + [n / 96 for n in range(97)] + [0.9996]
-    read = """async (shares) => {
-        const {percent} = await import('/static/format.js');
-        return shares.map(percent);
-    }"""
-    assert visit().evaluate(read, shares) == [percent(share) for share in shares]
 
 
 def test_runs_are_compared_in_one_picture(visit: Open) -> None:

@@ -20,13 +20,6 @@ from tests.rollout.stub_server import StubServer, completion
 TASK = {"id": "t-7", "split": "train", "seed": 3}
 
 
-def test_a_scenarios_task_is_rolled_out() -> None:
-    config = TrainingConfig.create(scenario="coding", framework="langchain")
-    assert replay_command(config.model_dump(mode="json"), TASK) == (
-        "agentgym rollout coding --task t-7 --split train --seed 3 --model MODEL"
-    )
-
-
 def test_an_agent_of_ones_own_is_measured_as_it_was_given() -> None:
     agent = {
         "reference": "command:node agent.js",

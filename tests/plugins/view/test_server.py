@@ -26,7 +26,6 @@ from agentgym.train.run_folder import RunFolder
 from tests.plugins.view.conftest import Ask
 from tests.plugins.view.made_run import (
     add_rollout,
-    fill_team,
     make_run,
     reward,
     tasks,
@@ -253,29 +252,6 @@ def test_the_kept_token_is_private_and_stays(
         assert server.url.endswith(first)
     monkeypatch.setenv("AGENTGYM_HOME", "/proc/none")
     assert len(kept_token()) == len(first)
-
-
-@pytest.mark.slow
-def test_a_teams_turns_are_summed_over_a_run_and_a_task(
-    ask: Ask, tmp_path: Path
-) -> None:
-    team = make_run(tmp_path / "runs" / "team", steps=2)
-    with Store(team.path / "rollouts.db") as store:
-        fill_team(store)
-    there = {"from": "planner", "to": "coder", "count": 2}
-    again = {"from": "coder", "to": "coder", "count": 1}
-    whole = ask("runs/team/graph").json()
-    assert (whole["rollouts"], whole["turns"]) == (2, [there, again])
-    assert whole["roles"] == {"planner": 2, "coder": 3}
-    part = ask("runs/team/graph", step="1", phase="train").json()
-    assert part["turns"] == [{**there, "count": 1}]
-    assert ask("runs/team/graph", text="coder").json()["turns"] == []
-    page = ask("runs/team/rollouts/s00002-t000-00").json()
-    assert page["graph"]["turns"] == [{**there, "count": 1}, again]
-    assert page["team"]["turns"] == [there, again]
-    assert page["changed_files"] == {"src/a.py": "print(1)\n", "src/old.py": None}
-    assert page["end_state"] == {"orders": [["A1", "cancelled"]]}
-    assert ask("runs/demo/graph").json()["rollouts"] == 1
 
 
 @pytest.mark.slow

@@ -233,9 +233,9 @@ async def run_rollouts(
     """
     if isinstance(agent, str):
         settings["agent"] = agent
-    own: list[Any] = []
     if isinstance(tools, str):
         raise UsageError(f"tools is {tools!r}; give a list, e.g. [{tools!r}].")
+    own: list[Any] = []
     if isinstance(tools, Mapping):
         settings["tools"] = dict(tools)
     elif tools is not None:
@@ -247,21 +247,18 @@ async def run_rollouts(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(chosen.close)
         runs = await _opened(stack, config, chosen, own, llm, reward)
-        writer = None
+        watching: list[Callable[[Trajectory], object]] = []
         if config.save is not None:
-            writer = stack.enter_context(TrajectoryWriter(config.save))
-
-        bar = None
+            watching.append(stack.enter_context(TrajectoryWriter(config.save)).write)
         if in_notebook():
             bar = stack.enter_context(notebook_bar("rollouts", len(todo)))
+            watching.append(lambda _: bar.update())
+        if on_done is not None:
+            watching.append(on_done)
 
         def ended(trajectory: Trajectory) -> None:
-            if bar is not None:
-                bar.update()
-            if writer is not None:
-                writer.write(trajectory)
-            if on_done is not None:
-                on_done(trajectory)
+            for watch in watching:
+                watch(trajectory)
 
         stack.enter_context(LoopWatch(min(config.timeout_s, _MOST_STANDSTILL_S)))
         made = await _run_all(runs, todo, ended)
@@ -427,9 +424,9 @@ async def _run_all(
 
     async def work() -> None:
         for index, task in waiting:
-            running[index] = runs.episode(task, index)
+            running[index] = episode = runs.episode(task, index)
             trajectory = await run_episode(
-                running[index],
+                episode,
                 runs.drive,
                 create_environment=runs.create_environment,
                 ending=runs.ending,

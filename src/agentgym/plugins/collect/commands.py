@@ -145,18 +145,10 @@ def rollout(
                 f"{agent} runs in its own loop, and its tasks have their own reward: "
                 "leave --reward and --max-steps out."
             )
-        asked = {"split": split, "tasks": count, "task": task}
-        batch = _of_own_agent(
-            {
-                **given,
-                "scenario": tasks,
-                "model": None if is_saved else model,
-                "seed": seed,
-            },
-            chosen,
-            as_json,
-            {**asked, **({"split": "all"} if is_tasks_file(tasks) else {})},
-        )
+        source = {"scenario": tasks, "model": None if is_saved else model, "seed": seed}
+        measured = "all" if is_tasks_file(tasks) else split
+        asked = {"split": measured, "tasks": count, "task": task}
+        batch = _of_own_agent({**given, **source}, chosen, as_json, asked)
         _report(batch, as_json)
         raise typer.Exit(int(batch.summary.succeeded == 0))
     if is_scored and agent is not None and ":" in agent:
@@ -187,19 +179,11 @@ def _tasks(
     *,
     is_scored: bool,
 ) -> "tuple[list[Task], Any]":
-    """Return the tasks of a file or a scenario, and the source of their rewards.
+    """Return the tasks of a file or a scenario, and what scores them.
 
-    The source is a reward function, or the name of the scenario that scores rollouts;
-    None if rollouts get no reward.
-
-    Args:
-        source: The tasks file or the scenario.
-        reward: ``module:function`` of a reward function for a tasks file.
-        split: The scenario's split.
-        seed: Seed of the scenario's tasks.
-        count: Number of the scenario's tasks.
-        is_scored: Whether ``source`` is a tasks file with expected calls or a check.
-            It is then used as a scenario, with the tasks of all splits.
+    That is a reward function, the name of the scenario, or None without rewards. If
+    `is_scored`, `source` is a tasks file with expected calls or a check: it is used as
+    a scenario, with the tasks of all splits.
     """
     from agentgym.core.task import EVERY_SPLIT, Split
     from agentgym.integrations.registry import load_factory

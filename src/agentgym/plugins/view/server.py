@@ -229,11 +229,11 @@ class ViewServer:
         return handler
 
     def _of_run(self, read: "_Read") -> Callable[[Request], Awaitable[web.Response]]:
-        def of_run(request: Request, query: Mapping[str, str]) -> Any:
-            run = self._open(request.names["run"])
-            return read(run, query, request.names.get("id", ""))
-
-        return self._json(of_run)
+        return self._json(
+            lambda request, query: read(
+                self._open(request.names["run"]), query, request.names.get("id", "")
+            )
+        )
 
     def _runs(self, request: Request, query: Mapping[str, str]) -> Any:
         cursor = self._cursor()
