@@ -56,8 +56,8 @@ def test_whole_conversation_has_no_loss() -> None:
         ([SYSTEM, ASKED, RESULT, SAID, THANKS], [(1, "missing")]),
         ([{**SYSTEM, "content": "Be rude."}, *WHOLE[2][1:]], [(0, "system_changed")]),
         ([SYSTEM, {**USER, "content": "What?"}, *WHOLE[2][2:]], [(1, "altered")]),
-        ([SYSTEM, USER, ASKED, RESULT, THANKS], [(4, "reply_missing")]),
-        ([*WHOLE[1], {**SAID, "content": "5"}, THANKS], [(4, "reply_altered")]),
+        ([SYSTEM, USER, ASKED, RESULT, THANKS], [(4, "missing")]),
+        ([*WHOLE[1], {**SAID, "content": "5"}, THANKS], [(4, "altered")]),
         (
             [SYSTEM, USER, RESULT, SAID, THANKS],
             [(2, "result_without_call"), (2, "missing")],
@@ -80,6 +80,12 @@ def test_each_loss_is_named(
     losses = check_continuity(conversation(*WHOLE[:2], last))
     assert [(loss.message, loss.kind) for loss in losses] == expected
     assert {loss.call for loss in losses} == {2}
+
+
+def test_tool_result_that_was_left_out_is_named() -> None:
+    (loss,) = check_continuity(conversation([SYSTEM, USER], [SYSTEM, USER, ASKED]))
+    assert (loss.call, loss.kind) == (1, "result_missing")
+    assert "'c1'" in str(loss)
 
 
 def test_arguments_may_be_written_differently() -> None:

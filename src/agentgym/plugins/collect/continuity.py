@@ -24,8 +24,6 @@ LossKind = Literal[
     "altered",
     "inserted",
     "system_changed",
-    "reply_missing",
-    "reply_altered",
     "result_missing",
     "result_without_call",
     "tokens_broken",
@@ -81,66 +79,35 @@ def check_continuity(trajectory: Trajectory) -> list[ContextLoss]:
 
 def _compare(before: ModelCall, call: ModelCall) -> Losses:
     """Yield the losses between two successive calls of one agent."""
-    old = [_key(message) for message in before.messages]
-    new = [_key(message) for message in call.messages]
-    if new[: len(old)] == old:
-        yield from _compare_reply(before, call, len(old))
-        return
-    reply_at = len(new)
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        if tag == "equal":
-            reply_at = j2
-            continue
-        j = j1
-        for i in range(i1, i2):
-            earlier = before.messages[i]
-            if j < j2 and call.messages[j].get("role") == earlier.get("role"):
-                yield j, *_change(earlier, call.messages[j])
-                j += 1
-            else:
-                yield i, "missing", f"{_words(earlier)} is missing"
-        reply_at = j
-        if i2 < len(old):
-            for place in range(j, j2):
-                detail = f"{_words(call.messages[place])} stands before earlier ones"
-                yield place, "inserted", detail
-    yield from _compare_reply(before, call, reply_at)
-
-
-def _change(old: dict[str, Any], new: dict[str, Any]) -> tuple[LossKind, str]:
-    if old.get("role") == "system":
-        detail = f"the system prompt changed from {_cut(old)} to {_cut(new)}"
-        return "system_changed", detail
-    return "altered", f"{_words(old)} became {_words(new)}"
-
-
-def _compare_reply(before: ModelCall, call: ModelCall, start: int) -> Losses:
-    """Yield losses if the reply of ``before``, or a tool result, is missing or changed.
-
-    Both must be in the messages of ``call``, at index ``start`` or later.
-    """
-    said = {
+    reply = {
         "role": "assistant",
         "content": before.content,
         "tool_calls": [requested.to_openai() for requested in before.tool_calls],
     }
-    rest = call.messages[start:]
-    if _key(said) not in map(_key, rest):
-        roles = [message.get("role") for message in rest]
-        if "assistant" in roles:
-            place = roles.index("assistant")
-            became = f"{_cut(said)} and became {_cut(rest[place])}"
-            detail = f"the reply to the call before was {became}"
-            yield start + place, "reply_altered", detail
-            return
-        detail = f"the reply to the call before, {_cut(said)}, is missing"
-        yield start, "reply_missing", detail
-    answered = {m.get("tool_call_id") for m in rest if m.get("role") == "tool"}
+    known = [*before.messages, reply]
+    old, new = list(map(_key, known)), list(map(_key, call.messages))
+    for tag, i1, i2, j1, j2 in SequenceMatcher(
+        None, old, new, autojunk=False
+    ).get_opcodes():
+        if tag == "equal":
+            continue
+        j = j1
+        for i in range(i1, i2):
+            role = known[i].get("role")
+            if j < j2 and call.messages[j].get("role") == role:
+                kind: LossKind = "system_changed" if role == "system" else "altered"
+                yield j, kind, f"{_words(known[i])} became {_words(call.messages[j])}"
+                j += 1
+            else:
+                yield i, "missing", f"{_words(known[i])} is missing"
+        for place in range(j, j2) if i2 < len(old) else ():
+            detail = f"{_words(call.messages[place])} stands before earlier ones"
+            yield place, "inserted", detail
+    answered = {m.get("tool_call_id") for m in call.messages if m.get("role") == "tool"}
     for requested in before.tool_calls:
         if requested.id not in answered:
             detail = f"the result of tool call {requested.id!r} is missing"
-            yield start, "result_missing", detail
+            yield len(known), "result_missing", detail
 
 
 def _results_without_call(call: ModelCall) -> Losses:
