@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,49 +12,20 @@ from agentgym.sandbox import Program, RunTests, Sandbox, SandboxConfig, gives
 from agentgym.sandbox.languages import toolchain
 from agentgym.sandbox.verdict import json_text, json_text_of
 
-PROGRAMS = {
-    "javascript": {
-        "main.js": "const { hi } = require('./lib/hi.js'); hi(process.argv[2]);",
-        "lib/hi.js": "exports.hi = (name) => console.log(`hi ${name}`);",
-    },
-    "go": {
-        "main.go": 'package main\n\nimport "os"\n\nfunc main() { hi(os.Args[1]) }\n',
-        "hi.go": (
-            'package main\n\nimport "fmt"\n\n'
-            'func hi(name string) { fmt.Println("hi " + name) }\n'
-        ),
-    },
-    "rust": {
-        "main.rs": "mod hi;\nfn main() { hi::hi(&std::env::args().nth(1).unwrap()) }\n",
-        "hi.rs": 'pub fn hi(name: &str) { println!("hi {}", name) }\n',
-    },
-    "typescript": {
-        "main.ts": "import { hi } from './lib/hi';\nhi(process.argv[2]);",
-        "lib/hi.ts": (
-            "export const hi = (name: string): void => console.log(`hi ${name}`);"
-        ),
-    },
-    "java": {
-        "shop/Main.java": (
-            "package shop;\npublic class Main {\n"
-            "  public static void main(String[] args) { Hi.hi(args[0]); }\n}\n"
-        ),
-        "shop/Hi.java": (
-            "package shop;\nclass Hi {\n"
-            '  static void hi(String name) { System.out.println("hi " + name); }\n}\n'
-        ),
-        "shop/OtherTest.java": "this does not compile",
-    },
-    "cpp": {
-        "main.cpp": '#include "hi.hpp"\nint main(int, char** w) { hi(w[1]); }\n',
-        "hi.hpp": "void hi(const char* name);\n",
-        "hi.cpp": (
-            '#include "hi.hpp"\n#include <cstdio>\n'
-            'void hi(const char* name) { printf("hi %s\\n", name); }\n'
-        ),
-        "other.cpp": "int main() { return 3; }\n",
-    },
-}
+
+def sources(case: str) -> dict[str, dict[str, str]]:
+    """Return the texts of a case's files by path, by language."""
+    root = Path(__file__).with_name("sources") / case
+    return {
+        language.name: {
+            str(file.relative_to(language)): file.read_text()
+            for file in sorted(language.rglob("*.*"))
+        }
+        for language in sorted(root.iterdir())
+    }
+
+
+PROGRAMS = sources("hello")
 MAIN = {
     "javascript": "main.js",
     "go": "main.go",
@@ -62,82 +34,7 @@ MAIN = {
     "java": "shop/Main.java",
     "cpp": "main.cpp",
 }
-TESTS = {
-    "javascript": {
-        "cart.js": "exports.total = (prices) => prices.reduce((a, b) => a + b, 0);",
-        "cart.test.js": (
-            "const { test, describe, it } = require('node:test');\n"
-            "const assert = require('node:assert');\n"
-            "const { total } = require('./cart.js');\n"
-            "test('right', () => assert.equal(total([1, 2]), 3));\n"
-            "test('wrong', () => assert.equal(total([1]), 2, 'sum'));\n"
-            "describe('deep', () => { it('crash', () => total(null)); });\n"
-        ),
-    },
-    "go": {
-        "cart.go": (
-            "package cart\n\nfunc Total(prices []int) (sum int) {\n"
-            "\tfor _, price := range prices {\n\t\tsum += price\n\t}\n\treturn\n}\n"
-        ),
-        "cart_test.go": (
-            'package cart\n\nimport "testing"\n\n'
-            "func TestRight(t *testing.T) {\n"
-            "\tif Total([]int{1, 2}) != 3 {\n\t\tt.Fatal()\n\t}\n}\n"
-            'func TestWrong(t *testing.T) { t.Errorf("sum") }\n'
-            "func TestCrash(t *testing.T) {\n\tvar m map[int]int\n\tm[1] = 1\n}\n"
-        ),
-    },
-    "rust": {
-        "cart.rs": (
-            "pub fn total(prices: &[i64]) -> i64 { prices.iter().sum() }\n"
-            "#[cfg(test)]\nmod tests {\n    use super::*;\n"
-            "    #[test]\n    fn right() { assert_eq!(total(&[1, 2]), 3) }\n"
-            '    #[test]\n    fn wrong() { assert_eq!(total(&[1]), 2, "sum") }\n'
-            "    #[test]\n    fn crash() { total(&Vec::new()[3..]); }\n"
-            "}\n"
-        )
-    },
-    "typescript": {
-        "cart.ts": (
-            "export const total = (prices: number[]): number =>\n"
-            "  prices.reduce((a, b) => a + b, 0);\n"
-        ),
-        "cart.test.ts": (
-            "import { test, describe, it } from 'node:test';\n"
-            "import assert from 'node:assert';\n"
-            "import { total } from './cart.ts';\n"
-            "test('right', () => assert.equal(total([1, 2]), 3));\n"
-            "test('wrong', () => assert.equal(total([1]), 2, 'sum'));\n"
-            "describe('deep', () => { it('crash', () => { throw Error('no'); }); });\n"
-        ),
-    },
-    "java": {
-        "Cart.java": (
-            "public class Cart {\n  static int total(int... prices) {\n"
-            "    return java.util.stream.IntStream.of(prices).sum();\n  }\n}\n"
-        ),
-        "CartTest.java": (
-            "public class CartTest {\n"
-            "  static void testRight() { assert Cart.total(1, 2) == 3; }\n"
-            '  public void testWrong() { assert Cart.total(1) == 2 : "sum"; }\n'
-            "  void testCrash() { Cart.total((int[]) null); }\n}\n"
-        ),
-    },
-    "cpp": {
-        "cart.cpp": (
-            "#include <vector>\nint total(const std::vector<int>& prices) {\n"
-            "  int sum = 0;\n  for (int price : prices) sum += price;\n"
-            "  return sum;\n}\nint main() { return 1; }\n"
-        ),
-        "cart_test.cpp": (
-            "#include <cassert>\n#include <vector>\n"
-            "int total(const std::vector<int>& prices);\n"
-            "void test_right() { assert(total({1, 2}) == 3); }\n"
-            'void test_wrong() { assert(total({1}) == 2 && "sum"); }\n'
-            "void test_crash() { *(volatile int*)nullptr = 1; }\n"
-        ),
-    },
-}
+TESTS = sources("cart")
 IDS = {
     "javascript": [
         f"cart.test.js::{name}" for name in ("right", "wrong", "deep > crash")
@@ -150,53 +47,8 @@ IDS = {
     "java": [f"CartTest.java::test{name}" for name in ("Right", "Wrong", "Crash")],
     "cpp": [f"cart_test.cpp::test_{name}" for name in ("right", "wrong", "crash")],
 }
-BROKEN = {
-    "javascript": {"a.test.js": "test(("},
-    "go": {
-        "a_test.go": (
-            'package a\n\nimport "testing"\n\nfunc TestIt(t *testing.T) { nothing() }\n'
-        )
-    },
-    "rust": {"a.rs": "#[test]\nfn it() { nothing() }\n"},
-    "typescript": {"a.test.ts": "const n: number = 'three';"},
-    "java": {"ATest.java": "class ATest { void testIt() { nothing(); } }"},
-    "cpp": {"a_test.cpp": "void test_it() { nothing(); }\n"},
-}
-EARLY = {
-    "javascript": {
-        "a.test.js": (
-            "const { test } = require('node:test');\n"
-            "test('first', () => {}); test('it', () => process.exit(0));\n"
-        )
-    },
-    "go": {
-        "a_test.go": (
-            'package a\n\nimport (\n\t"syscall"\n\t"testing"\n)\n\n'
-            "func TestFirst(t *testing.T) {}\n"
-            "func TestIt(t *testing.T) { syscall.Exit(0) }\n"
-        )
-    },
-    "rust": {
-        "a.rs": "#[test]\nfn first() {}\n#[test]\nfn it() { std::process::exit(0) }\n"
-    },
-    "typescript": {
-        "a.test.ts": (
-            "import { test } from 'node:test';\n"
-            "test('first', () => {}); test('it', () => process.exit(0));\n"
-        )
-    },
-    "java": {
-        "ATest.java": (
-            "class ATest {\n  void testFirst() {}\n"
-            "  void testIt() { System.exit(0); }\n}\n"
-        )
-    },
-    "cpp": {
-        "a_test.cpp": (
-            "#include <unistd.h>\nvoid test_first() {}\nvoid test_it() { _exit(0); }\n"
-        )
-    },
-}
+BROKEN = sources("broken")
+EARLY = sources("early_end")
 VALUES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "javascript": (
         "cart.js",

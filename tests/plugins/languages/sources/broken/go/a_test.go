@@ -1,0 +1,5 @@
+package a
+
+import "testing"
+
+func TestIt(t *testing.T) { nothing() }

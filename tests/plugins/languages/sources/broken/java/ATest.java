@@ -1,0 +1,1 @@
+class ATest { void testIt() { nothing(); } }

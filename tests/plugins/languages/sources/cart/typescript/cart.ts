@@ -1,0 +1,2 @@
+export const total = (prices: number[]): number =>
+  prices.reduce((a, b) => a + b, 0);

@@ -1,0 +1,4 @@
+class ATest {
+  void testFirst() {}
+  void testIt() { System.exit(0); }
+}

@@ -1,0 +1,4 @@
+#[test]
+fn first() {}
+#[test]
+fn it() { std::process::exit(0) }

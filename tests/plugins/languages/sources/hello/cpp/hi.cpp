@@ -1,0 +1,3 @@
+#include "hi.hpp"
+#include <cstdio>
+void hi(const char* name) { printf("hi %s\n", name); }

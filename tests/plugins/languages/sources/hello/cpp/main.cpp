@@ -1,0 +1,2 @@
+#include "hi.hpp"
+int main(int, char** w) { hi(w[1]); }

@@ -1,0 +1,5 @@
+package main
+
+import "fmt"
+
+func hi(name string) { fmt.Println("hi " + name) }

@@ -1,0 +1,4 @@
+package shop;
+class Hi {
+  static void hi(String name) { System.out.println("hi " + name); }
+}

@@ -1,0 +1,4 @@
+package shop;
+public class Main {
+  public static void main(String[] args) { Hi.hi(args[0]); }
+}

@@ -1,0 +1,1 @@
+this does not compile

@@ -1,0 +1,1 @@
+exports.hi = (name) => console.log(`hi ${name}`);

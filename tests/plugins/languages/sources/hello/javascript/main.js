@@ -1,0 +1,1 @@
+const { hi } = require('./lib/hi.js'); hi(process.argv[2]);

@@ -1,0 +1,1 @@
+pub fn hi(name: &str) { println!("hi {}", name) }

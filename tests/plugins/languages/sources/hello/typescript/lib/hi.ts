@@ -1,0 +1,1 @@
+export const hi = (name: string): void => console.log(`hi ${name}`);

@@ -1,0 +1,2 @@
+import { hi } from './lib/hi';
+hi(process.argv[2]);
