@@ -68,7 +68,7 @@ _PARTICULAR = re.compile(r"'[^']*'|\"[^\"]*\"|\S*[/.]\S*\w|\d+")
 _MOST_WORDS = 2000
 _MOST_SEARCHED = 500  # words; SQLite nests no more than 1,000 conditions
 _MOST_INSTRUCTION = 300
-_CHUNK = 2000
+_CHUNK = 200  # rollouts that are read at once, so that requests wait little
 _END = "\n"
 
 _EVENTS = """SELECT event_type, attempt_id,
