@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agentgym.core.task import Split, Task
-from agentgym.core.tools import Tool, ToolSpec, bound_tools
+from agentgym.core.tools import ToolSpec, bound_tools
 from agentgym.core.trajectory import Reward, Trajectory
 from agentgym.errors import ScenarioError, UsageError
-from agentgym.plugins.collect.toolbox import Bash, FileEditor, Search
+from agentgym.plugins.collect.toolbox import Bash, FileEditor, Search, Workbench
 from agentgym.sandbox.commands import Argv, SandboxConfig
 from agentgym.sandbox.workspace import Workspace
 from agentgym.scenarios.base import Environment, Scenario, own_environment
@@ -159,20 +159,11 @@ def _problems(
             yield f"tests/{name} needs root or the network: {found[0]}"
 
 
-class HarborEnvironment(Environment):
-    """A task's files, which a shell, an editor and a search act on."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
-
-    def tools(self) -> list[Tool]:
-        """Return the tools of the episode."""
-        kinds = (Bash(), FileEditor(), Search())
-        return [t for kind in kinds for t in bound_tools(kind.on(self.workspace))]
-
-    def changed_files(self) -> dict[str, str | None]:
-        """Return the files that the agent changed."""
-        return self.workspace.changed()
+def _bench(workspace: Workspace) -> Workbench:
+    """Return a task's files, which a shell, an editor and a search act on."""
+    kinds = (Bash(), FileEditor(), Search())
+    tools = [tool for kind in kinds for tool in bound_tools(kind.on(workspace))]
+    return Workbench(workspace, tools)
 
 
 class HarborScenario(Scenario):
@@ -213,8 +204,7 @@ class HarborScenario(Scenario):
 
     def tools(self) -> list[ToolSpec]:
         """Return the tools: a shell, an editor and a search."""
-        environment = HarborEnvironment(Workspace({}))
-        return [tool.spec for tool in environment.tools()]
+        return [tool.spec for tool in _bench(Workspace({})).tools()]
 
     def notes(self) -> list[str]:
         """Return a sentence for each task that is left out: why, and how to run it."""
@@ -243,11 +233,8 @@ class HarborScenario(Scenario):
 
     def sandbox_config(self) -> SandboxConfig:
         """Return a sandbox with the folders that tests expect; it isolates always."""
-        return SandboxConfig(
-            cache_bytes=0,
-            subprocesses=True,
-            links=tuple(_LINKS.items()),
-        )
+        links = tuple(_LINKS.items())
+        return SandboxConfig(cache_bytes=0, subprocesses=True, links=links)
 
     def create_environment(self, task: Task) -> Environment:
         """Return the task's files, as its image has them."""
@@ -255,25 +242,18 @@ class HarborScenario(Scenario):
         workspace = Workspace(
             files, max_characters=_MOST_CHARACTERS, sandbox=self.sandbox
         )
-        return HarborEnvironment(workspace)
+        return _bench(workspace)
 
     def calculate_reward(
         self, task: Task, environment: Environment, trajectory: Trajectory
     ) -> Reward:
         """Run the task's test.sh on the files that the agent left."""
-        mine, found = (
-            own_environment(HarborEnvironment, environment),
-            self._tasks[task.id],
-        )
+        mine, found = own_environment(Workbench, environment), self._tasks[task.id]
         tests = {f"{_HIDDEN}/tests/{name}": text for name, text in found.tests.items()}
         kept = {f"{_HIDDEN}/logs/verifier/.keep": ""}
         files = {**mine.workspace.files, **tests, **kept}
-        run = self.sandbox.run(
-            files,
-            Argv(("bash", "/tests/test.sh")),
-            timeout_s=found.timeout_s,
-            collect=True,
-        )
+        command = Argv(("bash", "/tests/test.sh"))
+        run = self.sandbox.run(files, command, timeout_s=found.timeout_s, collect=True)
         result = asyncio.run(run)
         written = result.files or {}
         text = next((t for name in _REWARDS if (t := written.get(name))), None)
