@@ -113,16 +113,23 @@ def variant_rows(found: Evaluation) -> list[tuple[str, str]]:
     ]
 
 
-def _calls_table(found: Evaluation) -> Table:
+def calls_lines(found: Evaluation) -> list[tuple[str, str, str]]:
+    """Return a row per class of tool calls: name, number and share of the calls."""
     total = sum(found.calls.values())
+    lines = [
+        (kind.value.replace("_", " "), f"{count:,}", f"{100 * count / total:.1f} %")
+        for kind, count in found.calls.items()
+    ]
+    return [*lines, ("all", f"{total:,}", "")]
+
+
+def _calls_table(found: Evaluation) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(justify="right")
     table.add_column(justify="right")
-    for kind, count in found.calls.items():
-        name = kind.value.replace("_", " ")
-        table.add_row(name, f"{count:,}", f"{100 * count / total:.1f} %")
-    table.add_row("all", f"{total:,}", "")
+    for line in calls_lines(found):
+        table.add_row(*line)
     return table
 
 

@@ -15,6 +15,7 @@ from agentgym.evaluate.rows import metrics_lines, rows, values
 from agentgym.evaluate.shown import METRICS_HEAD, METRICS_NOTE, WARM, MetricRow
 from agentgym.train.result import TrainingResult, effect_lines
 from agentgym.ui.evaluation import (
+    calls_lines,
     confusion_cells,
     family_lines,
     variant_rows,
@@ -78,13 +79,8 @@ def render_evaluation(found: Evaluation) -> str:
         parts += ["## Successes by kind of task (pass^1)\n"]
         parts += [table(["kind", "pass^1", ""], families)]
     if found.calls:
-        total = sum(found.calls.values())
-        calls = [(kind.value, n, f"{n / total:.1%}") for kind, n in found.calls.items()]
-        lines = [
-            (name, f"{n:,}", part) for name, n, part in [*calls, ("all", total, "")]
-        ]
         parts += ["## Tool calls, each in one class\n"]
-        parts += [table(["class", "calls", "share"], lines)]
+        parts += [table(["class", "calls", "share"], calls_lines(found))]
     if found.confusion is not None:
         heading = "## Tool needed (rows), tool called (columns)\n"
         parts += confusion_parts(found.confusion, heading)
