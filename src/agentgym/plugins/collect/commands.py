@@ -179,7 +179,7 @@ def _tasks(
     *,
     is_scored: bool,
 ) -> "tuple[list[Task], Any]":
-    """Return the tasks of a file or a scenario, and what scores them.
+    """Return the tasks of a file or a scenario, and the source of their rewards.
 
     That is a reward function, the name of the scenario, or None without rewards. If
     `is_scored`, `source` is a tasks file with expected calls or a check: it is used as
