@@ -20,6 +20,7 @@ from agentgym.rollout.session import RolloutSession
 from agentgym.scenarios.registry import get_scenario
 from agentgym.train.batch import BatchBuilder
 from tests.rollout.chatty import TURNS
+from tests.variants import first_of
 
 OWN = "tests.rollout.chatty:make_agent"
 SYNC = "tests.rollout.chatty:make_sync_agent"
@@ -144,6 +145,21 @@ def test_a_conversation_goes_on_until_the_user_is_done(
         *trajectory.model_calls[-1].prompt_ids,
         *trajectory.model_calls[-1].response_ids,
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", first_of([*QUICK, *OTHERS], len(QUICK)), ids=str)
+def test_turns_are_counted_over_the_whole_conversation(
+    tmp_path: Path, agent: dict[str, str]
+) -> None:
+    def respond(request: ChatRequest) -> Reply:
+        said = sum(m["role"] == "assistant" for m in request.messages)
+        return Reply(calls=[("note", {"text": "x"})]) if said % 2 else Reply("Well?")
+
+    trajectory = run(tmp_path, ScriptedPolicy(respond), 1, **agent)
+    assert str(trajectory.reason).startswith("max_turns: no answer within")
+    assert len(trajectory.model_calls) == get_scenario("chatty").max_turns
+    assert trajectory.reward is not None
 
 
 @pytest.mark.parametrize("notes", [5, 6])

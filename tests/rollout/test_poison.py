@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from aiohttp import web
 
 from agentgym.core.policy import ServedPolicy
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
-from agentgym.rollout.runner import UNREADABLE
+from agentgym.rollout.runner import UNREADABLE, RolloutRequest
 from agentgym.rollout.session import RolloutSession
 from agentgym.rollout.store.records import NewRollout
 from agentgym.rollout.store.store import Store
@@ -209,6 +210,36 @@ def test_poisoned_requests_and_answers_that_are_forwarded_harm_nobody(
                 assert event.data["http_status"] == 502
 
 
+def test_calls_that_a_trainers_agents_post_are_checked(tmp_path: Path) -> None:
+    with opened(tmp_path, None) as (gateway, client):
+        for one in posts(client, (422,)):
+            one()
+        good = {"request": {"messages": HI}, "response": answer()}
+        body = {"event_type": "model_request", "data": good}
+        path = "/api/rollouts/good-0/attempt/0/events"
+        assert client.post(path, json=body).status_code == 200
+        [call] = gateway.store.model_calls("good-0")
+        assert (call.prompt_ids, call.response_ids) == ([1, 2, 3], [5, 6])
+
+
+@pytest.mark.parametrize("wrong", [{"choices": 5}, [1], {"choices": [[]]}])
+def test_a_stream_of_nonsense_is_told_in_the_stream(tmp_path: Path, wrong: Any) -> None:
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b"data: %s\n\n" % json.dumps(wrong).encode())
+        await response.write(b"data: [DONE]\n\n")
+        return response
+
+    with StubServer(respond) as server:
+        policy = ServedPolicy("m", [server.endpoint])
+        with opened(tmp_path, policy) as (gateway, client):
+            told = ask(client, "bad-0", stream=True)
+            assert "unknown shape" in told.text
+            [event] = gateway.store.events("bad-0")
+            assert event.data["http_status"] == 502
+
+
 def run(
     folder: Path, policy: ServedPolicy | None, mischief: Callable[[Gateway], None]
 ) -> list[Trajectory]:
@@ -255,3 +286,22 @@ def test_what_others_post_queue_and_delete_drops_no_other_rollout(
     assert dropped.reason is not None
     assert dropped.reason.kind.startswith(UNREADABLE)
     assert dropped.unused_calls == {"agent": {UNREADABLE: 2}}
+
+
+def test_a_rollout_whose_server_answers_nonsense_is_dropped_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    poisoned: RolloutRequest = requests(6)[2]
+
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+        task = body["messages"][1]["content"]
+        bad = task == poisoned.task.instruction
+        return web.json_response(answer(token_ids=[5, -1]) if bad else answer())
+
+    with StubServer(respond) as server:
+        found = run(tmp_path, ServedPolicy("m", [server.endpoint]), lambda _: None)
+    lost = found.pop(2)
+    assert lost.status is RolloutStatus.DROPPED
+    assert "-1, which is not a token id" in str(lost.reason)
+    assert lost.unused_calls["agent"]["no answer: upstream_error"] >= 1
+    assert all(t.reward is not None for t in found)

@@ -10,6 +10,7 @@ import pytest
 from agentgym.core.config import TrainingConfig
 from agentgym.core.policy import ChatRequest
 from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.errors import UsageError
 from agentgym.rollout.absolute_paths import located
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
@@ -122,3 +123,18 @@ def test_a_file_is_read_once_and_means_the_same_anywhere(tmp_path: Path) -> None
     config = located(TrainingConfig.create(framework="native", prompts=str(path)))
     path.unlink()
     assert Wording.parse(located(config).prompts) == WORDING
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(None, "No such file"), ("{", "cannot be read"), ('{"prompt": []}', "prompt: ")],
+)
+def test_a_file_of_something_else_is_refused(
+    tmp_path: Path, content: str | None, says: str
+) -> None:
+    path = tmp_path / "prompts.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UsageError, match="agentgym improve") as error:
+        located(TrainingConfig.create(framework="native", prompts=str(path)))
+    assert says in str(error.value)

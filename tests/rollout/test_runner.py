@@ -14,6 +14,7 @@ from agentgym.core.policy import ChatRequest, ServedPolicy
 from agentgym.core.tools import ToolOutcome
 from agentgym.core.trajectory import RolloutStatus, Trajectory
 from agentgym.engines.scripted import Reply, ScriptedPolicy
+from agentgym.errors import RolloutError
 from agentgym.rollout.runner import RolloutRequest
 from agentgym.rollout.session import DATABASE_FILE
 from agentgym.scenarios.registry import get_scenario
@@ -231,3 +232,24 @@ def test_an_episode_that_outgrows_its_server_is_cut_and_scored(
     assert trajectory.unused_calls == {
         "agent": {"no answer: context_length_exceeded": 1}
     }
+
+
+def test_a_timeout_ends_the_episode_and_is_no_reward(tmp_path: Path) -> None:
+    def respond(request: ChatRequest) -> Reply:
+        raise RuntimeError("the engine is stuck")
+
+    with session(
+        tmp_path, ScriptedPolicy(respond), framework="native", max_attempts=1
+    ) as opened:
+        [trajectory] = opened.run(requests(1), lambda _: None)
+    assert trajectory.status is RolloutStatus.DROPPED
+    assert trajectory.reward is None
+
+
+@pytest.mark.slow
+def test_an_agent_that_cannot_be_imported_says_so(tmp_path: Path) -> None:
+    with (
+        session(tmp_path, agent="no_such_module:make_agent") as opened,
+        pytest.raises(RolloutError, match="no_such_module"),
+    ):
+        opened.run(requests(1), lambda _: None)

@@ -55,3 +55,8 @@ def test_summary_counts_each_rollout_once_and_names_each_reason() -> None:
     assert (summary.tools, summary.tool_errors) == ({"add": 12}, 6)
     assert (summary.prompt_tokens, summary.response_tokens) == (18, 6)
     assert (summary.uncounted_calls, summary.mean_duration_s) == (6, 2.0)
+
+
+def test_summary_of_nothing_is_empty() -> None:
+    summary = summarize([])
+    assert (summary.rollouts, summary.mean_reward) == (0, None)

@@ -10,7 +10,7 @@ import pytest
 
 from agentgym.core.trajectory import Trajectory
 from agentgym.errors import TrajectoryFileError
-from agentgym.rollout.trajectory_file import read_jsonl, write_jsonl
+from agentgym.rollout.trajectory_file import read_jsonl, scan_jsonl, write_jsonl
 
 
 def make(rollout_id: str) -> Trajectory:
@@ -38,12 +38,32 @@ def test_cut_line_is_named_and_the_whole_ones_are_kept(tmp_path: Path) -> None:
     assert ids(read_jsonl(path, strict=False)) == ["a", "b"]
 
 
+def test_broken_lines_in_the_middle_are_all_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    write_jsonl(path, [make("a")])
+    with path.open("a") as file:
+        file.write('nonsense\n{"rollout_id": "x"}\n\n[1]\n')
+    write_jsonl(path, [make("b")])
+    found, broken = scan_jsonl(path)
+    assert ids(found) == ["a", "b"]
+    assert [line[: len("line 0")] for line in broken] == ["line 2", "line 3", "line 5"]
+    assert "scenario: Field required" in broken[1]
+
+
 @pytest.mark.parametrize("length", [1, 40, 70_000])
 def test_opening_takes_a_cut_last_line_away(tmp_path: Path, length: int) -> None:
     path = tmp_path / "t.jsonl"
     write_jsonl(path, [make("a")])
     with path.open("a") as file:
         file.write("{" * length)
+    write_jsonl(path, [make("b")])
+    assert ids(read_jsonl(path)) == ["a", "b"]
+
+
+def test_last_line_that_lacks_only_its_end_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    write_jsonl(path, [make("a")])
+    path.write_bytes(path.read_bytes().rstrip(b"\n"))
     write_jsonl(path, [make("b")])
     assert ids(read_jsonl(path)) == ["a", "b"]
 

@@ -196,6 +196,56 @@ except MemoryError:
     print("stopped at", count * 16)
 """
 
+MEMORY_CROWD = """
+import os, time
+try:
+    for _ in range(12):
+        if os.fork() == 0:
+            block = bytearray(os.urandom(1) * (40 << 20))
+            time.sleep(30)
+            os._exit(0)
+except OSError as error:
+    print("refused", error)
+    raise SystemExit
+time.sleep(30)
+"""
+
+MEMORY_AMID_ORPHANS = """
+import os, time
+def orphan():
+    child = os.fork()
+    if child == 0:
+        if os.fork() == 0:
+            time.sleep(0.005)
+        os._exit(0)
+    os.waitpid(child, 0)
+    time.sleep(0.005)
+grown, told = os.pipe()
+os.set_blocking(grown, False)
+try:
+    for _ in range(5):
+        if os.fork() == 0:
+            os.nice(19)
+            held = []
+            for _ in range(20):
+                held.append(bytearray(b"x") * (3 << 20))
+                time.sleep(0.02)
+            os.write(told, b"x")
+            time.sleep(30)
+            os._exit(0)
+    full = 0
+    while full < 5:
+        orphan()
+        try:
+            full += len(os.read(grown, 5))
+        except BlockingIOError:
+            pass
+    for _ in range(300):
+        orphan()
+except OSError as error:
+    print("refused", error)
+"""
+
 MASSACRE = """
 import os, signal
 for target in (os.getppid(), 1, -1, 0 - os.getpgid(os.getppid()) or 0):

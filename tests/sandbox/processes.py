@@ -24,6 +24,11 @@ def descendants(pid: int) -> set[int]:
     return found - {pid}
 
 
+def user_of(pid: int) -> int:
+    """The real user id of a process."""
+    return int(_field(pid, "Uid"))
+
+
 def with_argument(text: str) -> list[int]:
     """Processes of this machine with this text as an argument."""
     found = []

@@ -1,12 +1,14 @@
 """What is remembered: under a key of all that matters, in a bounded memory."""
 
+import gc
 import os
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agentgym.sandbox import Limits, PythonScript, Sandbox, SandboxConfig
+from agentgym.sandbox import Limits, PythonScript, RunTests, Sandbox, SandboxConfig
 from agentgym.sandbox import sandbox as sandbox_module
 from agentgym.sandbox.commands import Job
 from agentgym.sandbox.guest.settings import RUNGS
@@ -14,6 +16,13 @@ from agentgym.sandbox.sandbox import ResultCache
 from tests.sandbox.conftest import ISOLATING, opened
 
 JOB = Job({"a.py": "import planted; print(planted.X)"}, PythonScript("a.py"), 1)
+FORGER = """\
+import os
+for number in range(20_000):
+    line = b'{"test": "%d %s", "outcome": "passed", "message": "%s", "seconds": 0}'
+    os.write(3, line % (number, b"x" * 60, b"\\xf0\\x9f\\x92\\xa9" * 20) + b"\\n")
+os.write(3, b'{"running": null}\\n')
+"""
 
 
 @pytest.fixture
@@ -43,6 +52,19 @@ def test_a_package_that_changed_gives_its_new_result(rung: str, library: Path) -
     assert told == [(text, known) for text in "121" for known in (False, True)]
 
 
+def test_what_is_younger_than_a_clock_can_tell_is_not_remembered(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = SandboxConfig(python_path=(library,))
+    remembered = ResultCache(config, RUNGS["unsafe"])
+    assert remembered.key(JOB) is not None
+    monkeypatch.setattr(sandbox_module, "_FRESH_NS", 1_000_000_000 * 60)
+    assert remembered.key(JOB) is None
+    monkeypatch.setattr(sandbox_module, "_FRESH_NS", 0)
+    monkeypatch.setattr(sandbox_module, "_MOST_CHECKED", 2)
+    assert remembered.key(JOB) is None
+
+
 def test_all_that_matters_is_in_the_key(
     library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,6 +85,23 @@ def test_all_that_matters_is_in_the_key(
     keys.add(ResultCache(config, rung).key(replace(JOB, timeout_s=2)))
     keys.add(ResultCache(config, rung).key(replace(JOB, collect=True)))
     assert len(keys - {None}) == 9
+
+
+@pytest.mark.slow
+def test_forged_reports_do_not_fill_memory(best_rung: str) -> None:
+    command = RunTests()
+    tracemalloc.start()
+    try:
+        with Sandbox(SandboxConfig(rung=best_rung, concurrency=1)) as sandbox:
+            for number in range(12):
+                files = {"test_a.py": f"{FORGER}\ndef test_{number}(): pass\n"}
+                assert sandbox.run_sync(files, command).tests
+            gc.collect()
+            held, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 24 << 20
+    assert most < 96 << 20
 
 
 def test_what_is_remembered_has_a_size(best_rung: str) -> None:

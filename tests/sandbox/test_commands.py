@@ -140,6 +140,17 @@ def test_a_traceback_shows_only_the_program(best_sandbox: Sandbox) -> None:
     assert result.stderr.endswith("ZeroDivisionError: division by zero\n")
 
 
+@pytest.mark.parametrize(
+    "broken", ["sys.stdout", "sys.stderr", "threading.enumerate", "os._exit"]
+)
+def test_a_program_that_breaks_its_interpreter_still_ends(
+    best_sandbox: Sandbox, broken: str
+) -> None:
+    files = {"a.py": f"import os, sys, threading\n{broken} = None\nexit(3)\n"}
+    result = best_sandbox.run_sync(files, PythonScript("a.py"))
+    assert (result.status, result.exit_code) == ("exited", 3), result
+
+
 def test_status_of_a_crash(best_sandbox: Sandbox) -> None:
     files = {"a.py": "import os; os.abort()"}
     result = best_sandbox.run_sync(files, PythonScript("a.py"))
@@ -152,6 +163,12 @@ def test_changed_files(best_sandbox: Sandbox) -> None:
     result = best_sandbox.run_sync(files, PythonScript("a.py"), collect=True)
     assert result.files == {"b": "2"}
     assert best_sandbox.run_sync(files, PythonScript("a.py")).files is None
+
+
+def test_large_files_that_are_left_alone_are_no_changes(best_sandbox: Sandbox) -> None:
+    files = {"a.py": "open('z', 'w').write('new')", "a.csv": "x" * 1_500_000}
+    result = best_sandbox.run_sync(files, PythonScript("a.py"), collect=True)
+    assert result.files == {"z": "new"}
 
 
 def test_changed_files_come_back_whole_or_not_at_all(best_sandbox: Sandbox) -> None:
@@ -167,6 +184,12 @@ def test_changed_files_come_back_whole_or_not_at_all(best_sandbox: Sandbox) -> N
     with Sandbox(config) as sandbox:
         result = sandbox.run_sync(files, PythonScript("a.py"), collect=True)
     assert result.files == {"b": "y" * 99, "e": "y", "g": None}
+
+
+def test_a_file_whose_name_is_no_unicode_is_left_out(best_sandbox: Sandbox) -> None:
+    files = {"a.py": "for name in (b'\\xff', b'b'): open(name, 'w').write('1')"}
+    result = best_sandbox.run_sync(files, PythonScript("a.py"), collect=True)
+    assert result.files == {"b": "1"}
 
 
 _FORGED = [
@@ -201,6 +224,14 @@ def test_a_report_that_was_not_asked_for_is_not_believed(best_sandbox: Sandbox) 
     assert best_sandbox.run_sync(files, PythonScript("a.py")).files is None
     result = best_sandbox.run_sync(files, PythonScript("a.py"), collect=True)
     assert result.files == {}
+
+
+@pytest.mark.slow
+def test_too_large_a_workspace_is_an_error(best_sandbox: Sandbox) -> None:
+    files = {"a.py": "", "big": "x" * (best_sandbox.config.limits.file_mb + 1 << 20)}
+    result = best_sandbox.run_sync(files, PythonScript("a.py"))
+    assert result.status == "sandbox_error"
+    assert "Setup failed" in result.error
 
 
 @pytest.mark.parametrize(
@@ -263,6 +294,35 @@ def test_cache(best_sandbox: Sandbox) -> None:
             assert not result.cached
 
 
+def test_a_text_that_is_no_unicode_is_the_programs_failure(
+    best_sandbox: Sandbox,
+) -> None:
+    before = best_sandbox.restarts
+    files = {"a.py": "x = '\ud800'", "kept": "\udfff"}
+    result = best_sandbox.run_sync(files, PythonScript("a.py"), collect=True)
+    assert (result.status, result.exit_code, result.files) == ("exited", 1, {})
+    assert "SyntaxError" in result.stderr
+    for word in ("\0", "\ud800"):
+        refused = best_sandbox.run_sync({}, Argv(("echo", word)))
+        assert (refused.exit_code, refused.stderr[:6]) == (126, "echo: ")
+    assert best_sandbox.restarts == before
+
+
+def test_what_tests_say_can_be_written_down(best_sandbox: Sandbox) -> None:
+    script = (
+        "import os\n"
+        "def test_text(): assert False, '\\ud800'\n"
+        "def test_forged():\n"
+        "    for seconds in (b'NaN', b'1e999', b'-1', b'1' + b'0' * 400):\n"
+        '        os.write(3, b\'\\n{"test": "forged", "outcome": "passed", \'\n'
+        '            b\'"message": "", "seconds": \' + seconds + b\'}\\n\')\n'
+    )
+    result = best_sandbox.run_sync({"test_a.py": script}, RunTests())
+    said = {test.name: test.message for test in result.tests or ()}
+    assert said["test_a.py::test_text"].splitlines()[0].endswith("\ufffd")
+    assert "forged" not in said
+
+
 @pytest.mark.parametrize("program", ["git", "node", "perl"])
 def test_other_programs_run(program: str, rung: str) -> None:
     if shutil.which(program) is None:
@@ -276,3 +336,21 @@ def test_other_programs_run(program: str, rung: str) -> None:
     with Sandbox(config) as sandbox:
         result = sandbox.run_sync({}, Argv(argv))
     assert (result.exit_code, result.stdout, result.stderr) == (0, said, "")
+
+
+def test_a_pipe_that_nobody_reads_ends_its_writer(best_sandbox: Sandbox) -> None:
+    script = "set -o pipefail; while true; do echo x; done | head -n 1; echo $?"
+    result = best_sandbox.run_sync({}, Argv(("bash", "-c", script)), timeout_s=5)
+    assert (result.stdout, result.stderr) == ("x\n141\n", ""), result
+
+
+def test_threads_are_as_many_as_the_limit_says(rung: str) -> None:
+    script = (
+        "import threading\n"
+        "hold = threading.Event()\n"
+        "for _ in range(30): threading.Thread(target=hold.wait).start()\n"
+        "print(threading.active_count()); hold.set()"
+    )
+    with Sandbox(SandboxConfig(rung=rung)) as sandbox:
+        result = sandbox.run_sync({"a.py": script}, PythonScript("a.py"))
+    assert result.stdout == "31\n", result

@@ -163,3 +163,8 @@ def test_decisions_that_differ(machine: str) -> None:
     assert says(_COUNTED, "mmap", 0, 4096, 3, 0x21) == ALLOW
     assert says(_UNCOUNTED, "mmap", 0, 4096, 3, 0x21) == REFUSE
     assert says(_UNCOUNTED, "mmap", 0, 4096, 3, 0x40021) == REFUSE
+
+
+def test_unknown_architecture() -> None:
+    with pytest.raises(OSError, match="no seccomp table"):
+        build_filter(**_COUNTED, machine="riscv64")

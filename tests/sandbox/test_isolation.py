@@ -39,6 +39,12 @@ def test_every_rung_holds(rung: str, attack: Attack) -> None:
     assert _all_refused(result.stdout, 7 + 29), result
 
 
+def test_event_loop_still_works(sandbox: Sandbox, attack: Attack) -> None:
+    script = "import asyncio\nasync def f():\n    return 5\nprint(asyncio.run(f()))"
+    result = attack(sandbox, script)
+    assert result.stdout == "5\n", result
+
+
 @pytest.mark.slow
 def test_host_writes(sandbox: Sandbox, attack: Attack, open_folder: Path) -> None:
     victim = open_folder / "victim"
@@ -119,6 +125,22 @@ def test_memory_hog(sandbox: Sandbox, attack: Attack) -> None:
     result = attack(sandbox, attacks.MEMORY_HOG)
     assert result.stdout.startswith("stopped at "), result
     assert int(result.stdout.split()[-1]) <= sandbox.config.limits.memory_mb
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "script",
+    [attacks.MEMORY_CROWD, attacks.MEMORY_AMID_ORPHANS],
+    ids=["quiet", "amid-orphans"],
+)
+def test_memory_of_all_processes(sandbox: Sandbox, attack: Attack, script: str) -> None:
+    result = attack(sandbox, script, timeout_s=20)
+    if sandbox.rung.strict:
+        assert "refused" in result.stdout, result
+    else:
+        assert (result.status, result.signal) == ("killed", 9), result
+        assert "total_memory_mb" in result.error
+    assert attack(sandbox, "print(1)").stdout == "1\n"
 
 
 def test_file_size(sandbox: Sandbox, attack: Attack) -> None:
@@ -220,3 +242,19 @@ def test_memory_of_the_zygote_holds_no_earlier_workspace(
     sandbox.run_sync(files, PythonScript("attack.py"))
     result = attack(sandbox, attacks.SEARCH_MEMORY, head, tail)
     assert result.stdout == "refused 0\n", result
+
+
+def test_awkward_trees_are_removed_and_collected(sandbox: Sandbox) -> None:
+    script = (
+        "import os\n"
+        "os.symlink('/etc/passwd', 'link'); os.mkfifo('fifo')\n"
+        "open('new', 'w').write('n'); os.remove('gone')\n"
+        "os.makedirs('locked/in'); os.chmod('locked', 0)\n"
+        "for _ in range(120): os.mkdir('d'); os.chdir('d')\n"
+    )
+    files = {"attack.py": script, "gone": "x", "kept": "y"}
+    result = sandbox.run_sync(files, PythonScript("attack.py"), collect=True)
+    assert result.ok, result
+    assert result.files == {"new": "n", "gone": None}
+    again = sandbox.run_sync(files, PythonScript("attack.py"), collect=True)
+    assert again.files == result.files

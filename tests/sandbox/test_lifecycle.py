@@ -1,6 +1,8 @@
 """Zygotes die when they should, and are replaced when they should not have."""
 
 import asyncio
+import contextlib
+import errno
 import os
 import pwd
 import signal
@@ -81,6 +83,46 @@ def test_a_killed_zygote_is_replaced(best_rung: str) -> None:
         assert after.stdout == "2\n"
 
 
+@pytest.mark.slow
+def test_a_zygote_that_cannot_set_up_is_replaced(rung: str) -> None:
+    before = processes.descendants(os.getpid())
+    config = SandboxConfig(rung=rung, concurrency=1, cache_bytes=0)
+    with Sandbox(config) as sandbox:
+        assert sandbox.run_sync(SLEEPER, PythonScript("b.py")).ok
+        for pid in processes.descendants(os.getpid()) - before:
+            owner = processes.user_of(pid) if os.geteuid() == 0 else None
+            limit = ["prlimit", f"--pid={pid}", "--fsize=0:0"]
+            subprocess.run(limit, user=owner, group=owner, check=True)
+        for _ in range(2):
+            result = sandbox.run_sync(SLEEPER, PythonScript("b.py"))
+            assert result.stdout == "2\n", result
+        assert sandbox.restarts == 1
+
+
+@pytest.mark.slow
+def test_a_zygote_that_is_told_to_end_again_and_again_removes_its_folder(
+    rung: str, open_folder: Path
+) -> None:
+    if reason := probe(RUNGS[rung]):
+        pytest.skip(f"the rung {rung} does not work here: {reason}")
+    script = (
+        "from agentgym.sandbox import *\n"
+        f"config = SandboxConfig(rung={rung!r}, concurrency=1, cache_bytes=0)\n"
+        f"Sandbox(config).run_sync({SLEEPER!r}, PythonScript('a.py'))\n"
+    )
+    argv = [sys.executable, "-c", script]
+    host = subprocess.Popen(argv, env={**os.environ, "TMPDIR": str(open_folder)})
+    processes.wait_for_sleepers(below=host.pid)
+    zygotes = processes.children(host.pid)
+    host.kill()
+    while any(map(processes.is_there, zygotes)):
+        for zygote in [*zygotes] * 1000:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(zygote, signal.SIGTERM)
+    host.wait()
+    assert not any(open_folder.iterdir())
+
+
 def test_user_ids_of_others_are_left_alone(
     attack: Attack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +145,19 @@ def test_user_ids_of_others_are_left_alone(
         victim.kill()
     assert alive
     assert int(result.stdout) not in (somebodys, has_account)
+
+
+@pytest.mark.slow
+def test_an_idle_zygote_that_died_costs_nothing(best_rung: str) -> None:
+    before = processes.children(os.getpid())
+    with Sandbox(SandboxConfig(rung=best_rung, cache_bytes=0)) as sandbox:
+        assert sandbox.run_sync(SLEEPER, PythonScript("b.py")).ok
+        (zygote,) = processes.children(os.getpid()) - before
+        family = {zygote, *processes.descendants(zygote)}
+        os.kill(zygote, signal.SIGKILL)
+        processes.wait_until_gone(family)
+        assert sandbox.run_sync(SLEEPER, PythonScript("b.py")).stdout == "2\n"
+        assert sandbox.restarts == 1
 
 
 async def test_executions_run_at_the_same_time(best_sandbox: Sandbox) -> None:
@@ -147,6 +202,21 @@ async def test_what_is_cancelled_ends_at_once(rung: str) -> None:
 
 
 @pytest.mark.slow
+async def test_what_waits_when_it_is_closed_is_told(best_rung: str) -> None:
+    config = SandboxConfig(rung=best_rung, concurrency=1, cache_bytes=0)
+    with Sandbox(config) as sandbox:
+        long = sandbox.run(SLEEPER, PythonScript("a.py"), timeout_s=2)
+        running = asyncio.create_task(long)
+        await asyncio.to_thread(processes.wait_for_sleepers, os.getpid())
+        waiting = asyncio.create_task(sandbox.run(SLEEPER, PythonScript("b.py")))
+        later = asyncio.create_task(asyncio.to_thread(sandbox.close))
+        with pytest.raises(SandboxError, match="closed"):
+            await waiting
+        assert (await running).status == "timed_out"
+        await later
+
+
+@pytest.mark.slow
 def test_an_interrupt_ends_what_runs(rung: str) -> None:
     config = f"SandboxConfig(rung={rung!r}, concurrency=2)"
     script = (
@@ -172,6 +242,23 @@ def test_an_interrupt_ends_what_runs(rung: str) -> None:
         assert out == "interrupted\n"
         assert errors.rstrip().endswith("KeyboardInterrupt")
     processes.wait_until_gone(family)
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_no_matter_to_what_needs_none(
+    best_sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert best_sandbox.run_sync(SLEEPER, PythonScript("b.py")).ok
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    assert best_sandbox.run_sync(SLEEPER, PythonScript("b.py")).ok
+    monkeypatch.setattr(os, "pipe", full)
+    with pytest.raises(SandboxError, match="No space left"):
+        best_sandbox.run_sync(SLEEPER, PythonScript("b.py"))
+    monkeypatch.undo()
+    assert best_sandbox.run_sync(SLEEPER, PythonScript("b.py")).ok
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -222,6 +309,11 @@ def test_unsafe_needs_the_flag() -> None:
         choose_rung(SandboxConfig(rung="unsafe"))
     with pytest.raises(SandboxError, match="No sandbox rung is named 'jail'"):
         choose_rung(SandboxConfig(rung="jail"))
+
+
+def test_missing_bubblewrap_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "apt-get install" in probe.__wrapped__(RUNGS["bubblewrap-user"])
 
 
 def test_an_interpreter_that_bubblewrap_would_hide_is_named(

@@ -100,6 +100,16 @@ def test_what_is_installed_beside_the_interpreter_is_not_seen(rung: str) -> None
             assert not seen.startswith(base)
 
 
+@pytest.mark.parametrize("rung", ISOLATING)
+def test_programs_found_through_links_run_on_every_rung(rung: str) -> None:
+    """Debian's alternatives are links below /etc."""
+    if not Path("/etc/alternatives/awk").exists():
+        pytest.skip("this machine has no alternatives")
+    with open_on(rung) as sandbox:
+        result = sandbox.run_sync({}, Argv(("awk", "BEGIN { print 6 * 7 }")))
+    assert result.stdout == "42\n", result
+
+
 def test_a_path_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for wrong in (tmp_path / "file", tmp_path / "nothing"):
@@ -262,6 +272,28 @@ def test_verdicts_are_those_of_pytest(sandbox: Sandbox, tmp_path: Path) -> None:
     found = {test.name: test.outcome == "passed" for test in result.tests or ()}
     assert len(right) > 15, outside.stdout
     assert found == right
+
+
+def test_an_assert_that_failed_keeps_nothing_either(sandbox: Sandbox) -> None:
+    """Here pytest does, and a plain assert does not."""
+    text = """\
+import gc, weakref
+
+class Node:
+    pass
+
+def test_nothing_is_kept_after_one_that_failed():
+    node = Node()
+    seen = weakref.ref(node)
+    try:
+        assert node == 1
+    except AssertionError:
+        pass
+    del node
+    gc.collect()
+    assert seen() is None
+"""
+    assert sandbox.run_sync({"test_a.py": text}, RunTests()).ok
 
 
 def test_what_only_pytest_knows_is_an_error(best_sandbox: Sandbox) -> None:

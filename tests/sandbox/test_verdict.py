@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox import RunTests, Sandbox, gives
+from agentgym.sandbox import Limits, RunTests, Sandbox, SandboxConfig, gives
 
 WRONG = "def double(n):\n    return n\n"
 TEST = "from app import double\n\n\ndef test_double():\n    assert double(4) == 8\n"
@@ -38,6 +38,49 @@ FORGERS = {
 }
 """Each passes the tests that run beside it, and is wrong."""
 
+NO_FORGERY = {
+    "a patched way out": (
+        "import __main__, builtins, os, sys\n"
+        "told = {'double(4)': '8', 'double([1])': 'list(1, 1)'}\n"
+        "__main__.plain_text = lambda value: repr(value)\n"
+        "builtins.eval = lambda text, *_: text\n"
+    )
+    + WRONG,
+    "lines of its own": (
+        "import os\n"
+        "for number in range(2000):\n"
+        "    os.write(1, b'%d True\\n' % number)\n"
+        "os._exit(0)\n"
+    ),
+    "all small numbers at once": (
+        "import os\n"
+        "for number in range(30):\n"
+        "    os.write(1, b'0 %d\\n1 list(%d, %d)\\n' % ((number,) * 3))\n"
+    )
+    + WRONG,
+    "a subclass": "class Own(int): pass\ndef double(n):\n    return Own(n * 2)\n",
+    "a type's name": "int = type('int', (float,), {})\ndouble = lambda n: int(8)\n",
+    "a float": "def double(n):\n    return n * 2.0\n",
+    "nan": "def double(n):\n    return float('nan')\n",
+    "a list in itself": "def double(n):\n    a = []\n    a.append(a)\n    return a\n",
+    "far too much": "def double(n):\n    return 'x' * (1 << 27)\n",
+    "too much to count": (
+        "def double(n):\n    a = 8\n    for _ in range(48):\n        a = [a, a]\n"
+        "    return a\n"
+    ),
+    "a hang": "def double(n):\n    while True: pass\n",
+    "an exit": "def double(n):\n    raise SystemExit(0)\n",
+    "an end": "import os\ndef double(n):\n    os._exit(0)\n",
+    "no module": None,
+    "no name": "x = 8\n",
+    "a repr": "class R:\n    __repr__ = lambda _: '8'\ndouble = lambda n: R()\n",
+    "an error named 8": "class E(Exception): pass\nE.__name__ = '8'\n"
+    "def double(n):\n    raise E\n",
+    "an error that raises": (
+        "class E(BaseException):\n    __str__ = None\ndef double(n):\n    raise E\n"
+    ),
+}
+
 
 @pytest.mark.parametrize("how", FORGERS)
 def test_what_passes_tests_by_deceit_is_judged_wrong(
@@ -48,6 +91,16 @@ def test_what_passes_tests_by_deceit_is_judged_wrong(
     verdict = gives(sandbox, files, ASKED)
     assert not verdict
     assert "app.py: double([1])" in verdict.wrong
+
+
+@pytest.mark.parametrize("how", NO_FORGERY)
+def test_no_value_is_taken_for_another(best_sandbox: Sandbox, how: str) -> None:
+    source = NO_FORGERY[how]
+    files = {} if source is None else {"app.py": source}
+    verdict = gives(best_sandbox, files, ASKED, timeout_s=1.5)
+    assert len(verdict.wrong) == verdict.asked == 2, verdict
+    assert verdict.share == 0
+    assert all(len(text) <= 400 for text in verdict.wrong.values())
 
 
 def test_right_values_are_right(sandbox: Sandbox) -> None:
@@ -101,6 +154,18 @@ def test_other_values_are_wrong(
     assert not gives(best_sandbox, {"a.py": ""}, {"a.py": {given: expected}})
 
 
+def test_a_part_can_be_right(best_sandbox: Sandbox) -> None:
+    files = {"a.py": "def half(n):\n    return n // 2\n", "b.py": "1/0"}
+    expected = {"a.py": {"half(4)": 2, "half(3)": 1.5}, "b.py": {"x": 1, "y": 1}}
+    verdict = gives(Sandbox(), files, expected)
+    assert verdict.share == 0.25
+    assert verdict.wrong == {
+        "a.py: half(3)": "1",
+        "b.py: x": "raised ZeroDivisionError: division by zero",
+        "b.py: y": "raised ZeroDivisionError: division by zero",
+    }
+
+
 @pytest.mark.parametrize(
     ("expected", "why"),
     [
@@ -136,3 +201,12 @@ def test_what_is_expected_never_enters(
     assert not gives(best_sandbox, {"a.py": ""}, expected)
     assert seen
     assert not [text for text in seen if "hunter2" in text or "31337" in text]
+
+
+def test_as_many_as_its_output_has_room_for(best_rung: str) -> None:
+    config = SandboxConfig(rung=best_rung, limits=Limits(output_bytes=1_000))
+    values = {f"'{n}' * 300": str(n) * 300 for n in range(4)}
+    with Sandbox(config) as sandbox:
+        assert gives(sandbox, {"a.py": "print('x' * 9_000)"}, {"a.py": values})
+        with pytest.raises(SandboxError, match="larger Limits.output_bytes"):
+            gives(sandbox, {"a.py": ""}, {"a.py": {**values, "4": 4}})

@@ -83,6 +83,13 @@ def test_a_private_log_has_digests_and_no_texts(tmp_path: Path) -> None:
     assert (executed["exit_code"], len(executed["sha256"])) == (0, 64)
 
 
+def test_nothing_is_noted_where_no_log_is_kept(tmp_path: Path) -> None:
+    audit.note("executed")
+    with audited(AuditLog(tmp_path / "audit.jsonl")):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 class Desk(Environment):
     @tool
     def ring(self, times: int) -> str:
@@ -245,6 +252,16 @@ def test_a_full_disk_ends_nothing_and_is_told_later(tmp_path: Path) -> None:
     assert lost["lines"] == 2
 
 
+def test_lines_that_were_cut_are_left_out(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    log.write("executed", command="one")
+    with log.path.open("a") as file:
+        file.write('{"at": "2026", "what"\n[1]\n\xff\n')
+    log.write("executed", command="two")
+    commands = [e["command"] for e in entries(tmp_path, "executed")]
+    assert commands == ["one", "two"]
+
+
 def test_the_command_shows_filters_and_bounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -276,3 +293,40 @@ def test_the_command_shows_filters_and_bounds(
     assert "Did you mean" not in capfd.readouterr().err  # that folder is no run
     assert main(["runs", "audit", "mine", "--last", "-1"]) == 2
     assert "--last -1 is not a number" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ({"what": "lost", "lines": 3}, "3 lines could not be written"),
+        (
+            {"what": "machine", "name": "x", "provider": "runpod", "fate": "ended"},
+            "machine x of runpod: ended",
+        ),
+        (
+            {"what": "executed", "rung": "landlock", "signal": 9, "command": "sh"},
+            "executed (landlock, signal 9, 0.000 CPU s): sh",
+        ),
+        ({"what": "refused key", "method": "GET", "path": "/x", "times": 4}, "4 times"),
+        ({"what": "new", "fact": 1}, "new {'fact': 1}"),
+        ({}, "unknown"),
+    ],
+)
+def test_every_kind_of_line_is_shown(entry: dict[str, Any], told: str) -> None:
+    from agentgym.ui.audit import audit_lines
+
+    assert told in "\n".join(audit_lines([entry]))
+
+
+@pytest.mark.parametrize("before", [150, 185, 199])
+def test_no_beginning_cuts_a_secret_in_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    secret = "correct-horse-battery-staple-" * 3
+    monkeypatch.setenv("SHOP_PASSWORD", secret)
+    script = f"{'#' * (before - 1)} {secret}\n"
+    monkeypatch.setattr(sys, "argv", ["x" * before, secret])
+    with audited(AuditLog(tmp_path / "audit.jsonl")), Sandbox() as sandbox:
+        sandbox.run_sync({"a.py": script}, PythonScript("a.py", ("-" * before, secret)))
+    assert len(entries(tmp_path / "audit.jsonl")) == 2
+    assert secret[:8] not in (tmp_path / "audit.jsonl").read_text()

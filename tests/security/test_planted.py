@@ -141,6 +141,21 @@ def test_a_private_run_writes_no_text_at_all(
     assert all(call.token_counts != (0, 0) for t in made for call in t.model_calls)
 
 
+@pytest.mark.slow
+def test_a_run_that_fails_says_why_without_secrets(
+    place: Path,
+    dotenv: Path,
+    engines: list[ScriptedEngine],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Out,
+) -> None:
+    monkeypatch.setenv("PLANTED_BROKEN", "1")
+    assert train() == 1
+    said = capfd.readouterr()
+    assert "broken: [redacted: SHOP_API_KEY]" in said.err
+    assert leaks(place, said.out, said.err) == set()
+
+
 def _metrics(place: Path) -> list[dict[str, Any]]:
     lines = (place / "runs/run/metrics.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]

@@ -184,6 +184,13 @@ def test_no_way_to_write_json_hides_a_secret(text: str) -> None:
     assert json.loads(clean)
 
 
+def test_json_that_is_written_otherwise_stays_if_it_holds_no_secret() -> None:
+    text = '{"a": "\\/\\u0041", "b": 1, "b": "\\/"}'
+    assert json.loads(Redactor.of_environment().record(text)) == json.loads(text)
+    same = '{"a": "\\/\\u0041"}'
+    assert Redactor.of_environment().record(same) is same
+
+
 def test_a_short_value_is_no_part_of_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", "postgres")
     clean = "postgresql says [redacted: DB_PASSWORD]"

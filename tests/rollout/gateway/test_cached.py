@@ -1,12 +1,16 @@
 """The gateway in front of a model whose answers at temperature 0 are kept."""
 
+import asyncio
+import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from aiohttp import web
 
 from agentgym.models.answers import AnswerCache
 from agentgym.models.reference import Endpoint, weights_of
@@ -93,6 +97,20 @@ def test_what_is_sampled_or_trained_is_never_kept(
     assert cache.found == 0
 
 
+def test_the_temperature_of_the_settings_is_sent_where_the_agent_asks_for_none(
+    tmp_path: Path,
+) -> None:
+    settings = {"provider_temperature": 0.0}
+    with (
+        StubServer() as server,
+        cached(server, tmp_path / "a", **settings) as (gateway, cache),
+    ):
+        for temperature in (None, None, 0.7):
+            ask(gateway, temperature=temperature)
+    assert [body["temperature"] for body in server.bodies] == [0.0, 0.7]
+    assert (cache.found, cache.others) == (1, 1)
+
+
 @pytest.mark.slow
 def test_errors_and_broken_streams_are_not_kept(tmp_path: Path) -> None:
     with (
@@ -109,3 +127,36 @@ def test_errors_and_broken_streams_are_not_kept(tmp_path: Path) -> None:
         for _ in range(2):
             assert b"upstream_error" in ask(gateway, stream=True).content
         assert len(server.bodies) == 2
+
+
+@pytest.mark.slow
+def test_other_weights_are_asked_anew(tmp_path: Path) -> None:
+    def card(root: str, created: int) -> tuple[int, str]:
+        found = {"id": "m", "root": root, "created": created}
+        return 200, json.dumps({"data": [found, {"id": "other"}]})
+
+    port, asked = 0, []
+    for root, created in (("/one", 1), ("/one", 2), ("/two", 3)):
+        with StubServer(models=card(root, created), port=port) as server:
+            port = server.port
+            with cached(server, tmp_path / "a") as (gateway, _):
+                ask(gateway)
+            asked.append(len(server.bodies))
+    assert asked == [1, 0, 1]
+
+
+@pytest.mark.slow
+def test_the_same_request_at_the_same_time_is_made_once(tmp_path: Path) -> None:
+    async def slow(request: web.Request, body: dict[str, Any]) -> web.Response:
+        await asyncio.sleep(0.3)
+        return web.json_response(completion())
+
+    with (
+        StubServer(slow) as server,
+        cached(server, tmp_path / "a") as (gateway, cache),
+        ThreadPoolExecutor(8) as threads,
+    ):
+        answers = list(threads.map(lambda i: ask(gateway, f"r{i}"), range(8)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len(server.bodies) == 1
+    assert cache.found == 7

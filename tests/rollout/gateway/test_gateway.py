@@ -1,11 +1,14 @@
 """The gateway with a policy in process, seen through OpenAI's client and raw HTTP."""
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import httpx
 import openai
 import pytest
@@ -83,6 +86,18 @@ def test_contract_3_the_answer_and_the_record_hold_the_exact_tokens() -> None:
     assert extra["usage"]["completion_tokens"] == len(answer.response_ids)
 
 
+def test_log_probabilities_come_only_when_asked_but_are_always_recorded() -> None:
+    with serving() as gateway:
+        got = client(gateway).chat.completions.create(model="m", messages=HI)
+        assert got.choices[0].logprobs is None
+        assert gateway.store.model_calls("r")[0].logprobs == say().logprobs
+
+
+def test_the_model_list_names_the_policy() -> None:
+    with serving() as gateway:
+        assert [m.id for m in client(gateway).models.list()] == ["fake"]
+
+
 # Sampling is the gateway's
 
 
@@ -101,6 +116,15 @@ def test_temperature_is_the_modes_and_tokens_are_capped() -> None:
         (0.9, 50),
     ]
     assert [r["temperature"] for r in sent] == [0.9, 0.1, 0.9]
+
+
+def test_without_a_configured_temperature_the_agents_own_counts() -> None:
+    policy = FakePolicy()
+    with serving(policy, train_temperature=None) as gateway:
+        agent = client(gateway)
+        agent.chat.completions.create(model="m", messages=HI, temperature=0.3)
+        agent.chat.completions.create(model="m", messages=HI)
+    assert [r.temperature for r in policy.requests] == [0.3, 1.0]
 
 
 def seeds(run_seed: int, order: list[str]) -> dict[str, list[int]]:
@@ -182,6 +206,27 @@ def test_a_stream_gives_text_ids_and_usage_and_is_recorded_whole() -> None:
     assert chunks[-1].usage.completion_tokens == len(step.response_ids)
 
 
+@pytest.mark.parametrize("pieces", [["Let me see."], list("Let me see."), ["Let "], []])
+def test_a_streamed_tool_call_follows_the_text(pieces: list[str]) -> None:
+    answer = say("Let me see.", calls=[call(arguments='{"a": 1}')])
+    with serving(FakePolicy(lambda _: answer, pieces=pieces)) as gateway:
+        stream = client(gateway).chat.completions.create(
+            model="m", messages=HI, tools=ADD, stream=True
+        )
+        deltas = [chunk.choices[0].delta for chunk in stream]
+    assert "".join(delta.content or "" for delta in deltas) == "Let me see."
+    [told] = [c for delta in deltas for c in delta.tool_calls or []]
+    assert told.function is not None
+    assert (told.id, told.function.arguments) == ("call_add", '{"a": 1}')
+
+
+def test_a_stream_that_fails_at_once_is_a_plain_error() -> None:
+    policy = FakePolicy(lambda _: raise_(ContextLengthError("too long")))
+    with serving(policy) as gateway, pytest.raises(openai.BadRequestError) as caught:
+        client(gateway).chat.completions.create(model="m", messages=HI, stream=True)
+    assert caught.value.code == "context_length_exceeded"
+
+
 def test_a_stream_that_fails_midway_says_so_in_the_stream() -> None:
     class Breaking(FakePolicy):
         async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatResult]:
@@ -224,6 +269,48 @@ def test_engine_failures_are_told_and_recorded(
         assert gateway.store.model_calls("r") == []
 
 
+def test_the_message_about_a_missing_role_is_whole() -> None:
+    body = {"messages": [{"content": "hi"}]}
+    with serving() as gateway, http(gateway) as agent:
+        answer = agent.post(gateway.proxy_url("r") + "/chat/completions", json=body)
+        message = answer.json()["error"]["message"]
+        assert message == "messages[0].role = None is not a role, e.g. 'user'."
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{", "invalid_json"),
+        (b"[]", "invalid_json"),
+        (b'{"messages": "hi"}', "invalid_messages"),
+        (b'{"messages": []}', "invalid_messages"),
+        (
+            b'{"messages": [{"content": [{"type": "image_url", "image_url": {}}]}]}',
+            "unsupported_content",
+        ),
+        (b'{"messages": [{}], "tools": [1]}', "invalid_tools"),
+        (b'{"messages": [{}], "max_tokens": 0.5}', "invalid_value"),
+        (b'{"messages": [{}], "n": 2}', "unsupported_parameter"),
+        (b'{"messages": [{"role": "user"}], "stop": [3]}', "invalid_value"),
+        (b'{"messages": [{"role": "user"}], "tool_choice": "look"}', "invalid_value"),
+        (
+            b'{"messages": [{}], "response_format": {"type": "grammar"}}',
+            "unsupported_parameter",
+        ),
+        (
+            b'{"messages": [{}], "response_format": {"type": "json_schema"}}',
+            "invalid_value",
+        ),
+    ],
+)
+def test_bad_requests_are_refused_and_not_recorded(body: bytes, code: str) -> None:
+    with serving() as gateway, http(gateway) as agent:
+        answer = agent.post(gateway.proxy_url("r") + "/chat/completions", content=body)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["code"] == code
+        assert gateway.store.events("r") == []
+
+
 def test_unknown_and_ended_rollouts_and_old_attempts_are_refused() -> None:
     with serving(None, "r", "ended", "retried") as gateway:
         gateway.store.fail("ended", Reason(kind="why"))
@@ -238,6 +325,23 @@ def test_unknown_and_ended_rollouts_and_old_attempts_are_refused() -> None:
         assert agent.chat.completions.create(model="m", messages=HI)
 
 
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/proxy/rollout/r/attempt/0/mode/test/openai/v1/chat/completions", 404),
+        ("/proxy/rollout/r/attempt/0/mode/train/openai/v1/embeddings", 404),
+        ("/proxy/rollout/r/attempt/0/mode/train/openai/v1/completions", 404),
+        ("/nowhere", 404),
+        ("/healthz", 405),
+    ],
+)
+def test_wrong_paths_get_an_error_object(path: str, status: int) -> None:
+    with serving() as gateway, http(gateway) as agent:
+        answer = agent.post(path, json={"messages": HI, "prompt": "hi"})
+        assert answer.status_code == status
+        assert answer.json()["error"]["message"]
+
+
 def test_a_body_over_the_limit_is_refused() -> None:
     with serving(max_body_bytes=1000) as gateway, http(gateway) as agent:
         answer = agent.post(
@@ -248,6 +352,35 @@ def test_a_body_over_the_limit_is_refused() -> None:
 
 
 # The key
+
+
+@pytest.mark.parametrize("header", ["Authorization", "X-API-Key"])
+def test_either_header_takes_the_key(header: str) -> None:
+    with serving(api_key="secret") as gateway:
+        value = "Bearer secret" if header == "Authorization" else "secret"
+        assert httpx.get(
+            f"{gateway.url}/proxy/state", headers={header: value}
+        ).is_success
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "secret"},
+        {"X-API-Key": "secre"},
+        {"X-API-Key": "\u00fc".encode("latin-1").decode("latin-1")},
+    ],
+)
+def test_a_wrong_key_is_refused(headers: dict[str, str]) -> None:
+    with serving(api_key="secret") as gateway:
+        encoded = {k: v.encode("latin-1") for k, v in headers.items()}
+        for path in ("/proxy/state", "/api/rollouts?state_in=queuing", "/nowhere"):
+            answer = httpx.get(gateway.url + path, headers=encoded)
+            assert answer.status_code == 401
+            assert answer.json()["error"]["type"] == "authentication_error"
+        assert httpx.get(gateway.url + "/healthz").json() == {"status": "ok"}
 
 
 def test_keys_are_random_unless_given_and_an_empty_one_asks_for_none() -> None:
@@ -307,6 +440,29 @@ async def test_an_agent_that_hangs_up_frees_its_place(stream: bool) -> None:
             assert await create(model="m", messages=HI)
 
 
+@pytest.mark.slow
+async def test_512_calls_are_in_flight_at_once() -> None:
+    gate = threading.Event()
+    policy = FakePolicy(gate=gate)
+    with serving(policy) as gateway:
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            headers={"X-API-Key": gateway.api_key},
+        ) as agent:
+            url = gateway.proxy_url("r") + "/chat/completions"
+            tasks = [
+                asyncio.create_task(agent.post(url, json={"messages": HI}))
+                for _ in range(600)
+            ]
+            while len(policy.requests) < 512 or gateway.admission.waiting < 88:
+                await asyncio.sleep(0.01)
+            assert len(policy.requests) == gateway.admission.in_flight == 512
+            gate.set()
+            answers = await asyncio.gather(*tasks)
+        assert {answer.status for answer in answers} == {200}
+        assert len(gateway.store.model_calls("r")) == 600
+
+
 def test_a_paused_gateway_refuses_new_calls_until_resumed() -> None:
     with serving() as gateway, http(gateway) as trainer:
         paused = trainer.post(
@@ -328,6 +484,19 @@ def test_a_paused_gateway_refuses_new_calls_until_resumed() -> None:
 
 
 # Opening and closing
+
+
+def test_everything_survives_a_restart_of_the_gateway(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.db"
+    for turn in range(3):
+        with Store(path) as store, Gateway(store, policy=FakePolicy()) as gateway:
+            store.create_rollouts([NewRollout(rollout_id="r", input={})])
+            store.claim("w")
+            client(gateway).chat.completions.create(model="m", messages=HI)
+            assert len(store.model_calls("r")) == turn + 1
+    with sqlite3.connect(path) as database:
+        (calls,) = database.execute("SELECT count(*) FROM events").fetchone()
+    assert calls == 3
 
 
 def test_closing_cuts_off_who_waits() -> None:

@@ -99,3 +99,9 @@ def test_an_agents_key_follows_from_the_operators_and_not_the_other_way() -> Non
     assert agent_key("a") == agent_key("a") != agent_key("b")
     assert "operator" not in agent_key("the operator's")
     assert agent_key("") == ""
+
+
+def test_a_gateway_without_a_key_asks_nobody_for_one() -> None:
+    with serving("") as gateway, httpx.Client(base_url=gateway.url) as anybody:
+        assert gateway.agent_key == ""
+        assert anybody.delete("/api/rollouts/r").status_code == 204

@@ -1,8 +1,12 @@
 """What is malformed gets a 4xx that tells nothing of how the gateway is made."""
 
+import gzip
+import json
 import re
+import select
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,10 +16,12 @@ import httpx
 import pytest
 from aiohttp import web
 
+from agentgym.core.openai import ApiError
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
 from agentgym.rollout.store.records import ModelServer, NewRollout
 from agentgym.rollout.store.store import Store
+from tests.cycles import only_collected
 from tests.rollout.stub_server import Handler, StubServer
 
 KEY = "operator's"
@@ -153,6 +159,7 @@ RAW = [
     POST + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n",
     POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
 ]
+ENCODED = ["gzip", "deflate", "br"]
 INTERNALS = re.compile(
     r"Traceback|\.py|agentgym|aiohttp|pydantic|orjson|sqlite|object at 0x"
     r"|[A-Z][a-z]+[A-Z][a-z]+|Error\b|Exception|/tmp|/home|/usr"
@@ -247,6 +254,15 @@ def test_what_is_shown_of_a_request_cuts_no_secret_in_two(where: int) -> None:
             assert not re.search("a1b2", answer.text), answer.text
 
 
+@pytest.mark.parametrize("encoding", ENCODED)
+def test_a_body_that_is_not_encoded_as_it_says_is_refused(encoding: str) -> None:
+    with serving(body_timeout_s=1.0) as gateway, client(gateway) as api:
+        headers = {"Content-Encoding": encoding}
+        answer = api.post("/api/rollouts", content=b"[]x", headers=headers)
+    assert answer.status_code in (400, 408)
+    assert not INTERNALS.search(answer.text)
+
+
 def test_what_is_no_http_is_refused_or_hung_up_on() -> None:
     with serving() as gateway, others_served(gateway):
         for sent in RAW:
@@ -295,3 +311,44 @@ def test_who_reads_no_stream_is_hung_up_on() -> None:
         passes = threading.Event()
         while gateway.admission.in_flight:  # else the test's own deadline ends it
             passes.wait(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+def test_a_refused_body_leaves_with_its_answer(encoding: str) -> None:
+    body = json.dumps(HI | {"stream": "yes", "more": "x" * 2**16}).encode()
+    headers = {"Content-Encoding": encoding} if encoding else {}
+    with serving() as gateway, client(gateway) as api, only_collected() as collected:
+        for _ in range(5):
+            sent = gzip.compress(body) if encoding else body
+            assert api.post(CHAT, content=sent, headers=headers).status_code == 400
+    assert not [each for each in collected if isinstance(each, ApiError)]
+    assert not [each for each in collected if isinstance(each, dict) and "more" in each]
+
+
+@pytest.mark.parametrize("key", ["", "Authorization: Bearer another\r\n"])
+def test_of_who_has_no_key_no_body_is_kept(key: str) -> None:
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\n{key}Content-Length: 50000000\r\n\r\n"
+    with (
+        serving(body_timeout_s=30.0) as gateway,
+        socket.create_connection(address(gateway), 20) as connection,
+    ):
+        connection.sendall(head.encode() + b"{")
+        assert connection.recv(12) == b"HTTP/1.1 401"
+
+
+@pytest.mark.slow
+def test_a_body_that_does_not_come_is_waited_for_once() -> None:
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n"
+    with (
+        serving(body_timeout_s=2.0) as gateway,
+        socket.create_connection(address(gateway), 30) as first,
+        socket.create_connection(address(gateway), 30) as second,
+    ):
+        first.sendall(f"{head}Content-Length: 9\r\n\r\n{{".encode())
+        time.sleep(1.0)
+        second.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n5\r\n[".encode())
+        ended, _, _ = select.select([first, second], [], [])
+        assert ended == [first]
+        for connection in (first, second):
+            assert read_all(connection).startswith(b"HTTP/1.1 408")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -151,7 +152,43 @@ def test_models_are_registered_for_remote_upstreams_only() -> None:
         assert api.post("/api/models", json=[model]).status_code == 409
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/api/rollouts", b"{"),
+        ("POST", "/api/rollouts", b'[{"is_train": true}]'),
+        ("GET", "/api/rollouts", b""),
+        ("GET", "/api/rollouts?state_in=sleeping", b""),
+        ("GET", "/api/rollouts?state_in=queuing&limit=x", b""),
+        ("GET", "/api/rollouts/a?wait_s=x", b""),
+        ("PATCH", "/api/rollouts/a", b'{"status": {"colour": "red"}}'),
+        ("POST", "/api/rollouts/claim", b'{"n": 0}'),
+        ("POST", "/api/models", b"{}"),
+        ("POST", "/proxy/pause", b"[]"),
+    ],
+)
+def test_what_does_not_validate_is_a_422(method: str, path: str, body: bytes) -> None:
+    with serving() as gateway, client(gateway) as api:
+        create(api, "a")
+        answer = api.request(method, path, content=body)
+        assert answer.status_code == 422
+        assert answer.json()["detail"] == answer.json()["error"]["message"]
+
+
 # What we add
+
+
+def test_claims_wait_and_mark_as_running() -> None:
+    with serving() as gateway, client(gateway) as api:
+        claim = {"n": 2, "worker": "w"}
+        assert api.post("/api/rollouts/claim", json=claim).json() == []
+        later = threading.Timer(0.1, create, (api, "a", "b", "c"))
+        later.start()
+        found = api.post("/api/rollouts/claim", json={**claim, "wait_s": 30}).json()
+        assert [r["rollout_id"] for r in found] == ["a", "b"]
+        assert found[0]["status"]["last_attempt_id"] == "0"
+        assert gateway.store.retire("w") == ["a", "b"]
+        later.join()
 
 
 def test_get_and_list_wait_for_the_end() -> None:
@@ -303,3 +340,12 @@ async def test_agent_lightnings_local_controller_works_unchanged(
         bad = gateway.store.get("bad").status
         assert bad.state == RolloutState.FAILED
         assert bad.error_message == "subprocess exited with code 1"
+
+
+def test_the_trainers_pause_drain_and_resume_work() -> None:
+    with serving(FakePolicy()) as gateway, client(gateway) as api:
+        api.post_with_retry("/proxy/pause", json={"reason": "weights"}, timeout=300.0)
+        deadline = time.monotonic() + 10
+        while api.get("/proxy/state").json()["inflight"]:
+            assert time.monotonic() < deadline
+        assert not api.post_with_retry("/proxy/resume").json()["paused"]

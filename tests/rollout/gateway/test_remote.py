@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import aiohttp
 import httpx
 import openai
 import pytest
+import trustme
 from aiohttp import web
 from openai import OpenAI
 
@@ -16,6 +19,7 @@ from agentgym.core.policy import ServedPolicy
 from agentgym.models.reference import Endpoint
 from agentgym.rollout.gateway.gateway import Gateway
 from agentgym.rollout.gateway.protocol import GatewaySettings
+from agentgym.rollout.gateway.upstream import Exchange
 from agentgym.rollout.store.records import ModelServer, NewRollout
 from agentgym.rollout.store.store import Store
 from tests.rollout.stub_server import StubServer, completion
@@ -77,6 +81,24 @@ def test_a_call_is_forwarded_with_ids_asked_for_and_recorded() -> None:
     assert event.data["server"]["endpoint"] == server.endpoint
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_server_is_spoken_to_over_tls(is_known: bool) -> None:
+    authority, context = (
+        trustme.CA(),
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH),
+    )
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    if is_known:  # its own default was made when it was imported
+        authority.configure_trust(aiohttp.connector._SSL_CONTEXT_VERIFIED)
+    with StubServer(tls=context) as server, forwarding(server) as gateway:
+        if is_known:
+            assert ask(gateway).choices[0].message.content == "Hello."
+            return
+        with pytest.raises(openai.APIStatusError, match="SSL_CERT_FILE names the file"):
+            ask(gateway)
+    assert server.bodies == []
+
+
 @pytest.mark.parametrize(
     ("asked", "sent"),
     [
@@ -119,6 +141,14 @@ def test_a_policys_template_variables_go_with_each_request() -> None:
     assert body["chat_template_kwargs"] == {**variables, "effort": "high"}
 
 
+def test_a_limit_of_tokens_that_is_none_is_refused() -> None:
+    with StubServer() as server, forwarding(server) as gateway:
+        with pytest.raises(openai.BadRequestError, match="is not a positive"):
+            ask(gateway, max_tokens=-1)
+        assert gateway.store.events("r0") == []
+    assert server.bodies == []
+
+
 def test_contract_5_a_server_is_told_the_seed_of_each_call() -> None:
     def seeds(run_seed: int) -> list[int]:
         with StubServer() as server, forwarding(server, seed=run_seed) as gateway:
@@ -141,6 +171,23 @@ def test_validation_asks_for_no_log_probabilities() -> None:
         )
     assert "logprobs" not in server.bodies[0]
     assert server.bodies[0]["temperature"] == 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_rollout_stays_with_its_server(registered: bool) -> None:
+    with StubServer() as one, StubServer() as two:
+        servers = (one, two)
+        policy = ServedPolicy("m", [server.endpoint for server in servers])
+        where = {} if registered else {"policy": policy}
+        with forwarding(*servers, ids=16, **where) as gateway:
+            for _ in range(3):
+                for i in range(16):
+                    ask(gateway, f"r{i}", user=f"r{i}")
+        asked = [{body["user"] for body in server.bodies} for server in servers]
+    assert asked[0]
+    assert asked[1]
+    assert asked[0].isdisjoint(asked[1])
 
 
 def test_a_served_policy_is_asked_at_its_servers_and_recorded_with_its_version() -> (
@@ -174,6 +221,21 @@ def test_a_served_policy_is_asked_at_its_servers_and_recorded_with_its_version()
     assert "secret" not in str([event.data for event in events])
 
 
+def test_the_version_is_the_one_that_was_asked() -> None:
+    policy = ServedPolicy("m", [], 1)
+
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+        policy.version = 2
+        return web.json_response(completion())
+
+    with StubServer(respond) as server:
+        policy.servers.append(server.endpoint)
+        with forwarding(policy=policy) as gateway:
+            ask(gateway)
+            [step] = gateway.store.model_calls("r0")
+    assert step.model_version == 1
+
+
 def test_a_served_policy_takes_no_other_servers_and_needs_its_own() -> None:
     with forwarding(policy=ServedPolicy("m", [])) as gateway:
         refused = httpx.post(
@@ -199,6 +261,13 @@ def failing(*statuses: int) -> Callable[..., Any]:
     return respond
 
 
+def test_transient_errors_are_retried() -> None:
+    with StubServer(failing(503, 429, 408)) as server, forwarding(server) as gateway:
+        assert ask(gateway).choices[0].message.content == "Hello."
+        [event] = gateway.store.events("r0")
+    assert event.data["retry_count"] == 3
+
+
 @pytest.mark.parametrize(("status", "tries"), [(400, 1), (404, 1), (500, 3)])
 def test_lasting_errors_are_passed_on_and_recorded(status: int, tries: int) -> None:
     with StubServer(failing(*[status] * 9)) as server:
@@ -213,6 +282,19 @@ def test_lasting_errors_are_passed_on_and_recorded(status: int, tries: int) -> N
         assert len(server.bodies) == tries
 
 
+def test_a_server_that_is_gone_is_a_502() -> None:
+    with StubServer() as server:
+        pass
+    with forwarding(server, upstream_attempts=2) as gateway:
+        with pytest.raises(openai.APIStatusError) as caught:
+            ask(gateway)
+        assert caught.value.status_code == 502
+        assert caught.value.code == "upstream_error"
+        with pytest.raises(openai.APIStatusError):
+            ask(gateway, stream=True)
+        assert [e.data["http_status"] for e in gateway.store.events("r0")] == [502, 502]
+
+
 def test_a_server_that_hangs_is_a_504() -> None:
     async def hang(request: web.Request, body: dict[str, Any]) -> web.Response:
         await asyncio.sleep(60)
@@ -223,6 +305,35 @@ def test_a_server_that_hangs_is_a_504() -> None:
         with pytest.raises(openai.APIStatusError) as caught:
             ask(gateway)
         assert caught.value.status_code == 504
+
+
+def test_an_answer_that_is_no_json_is_a_502() -> None:
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.Response:
+        return web.Response(text="<html>")
+
+    with StubServer(respond) as server, forwarding(server) as gateway:
+        with pytest.raises(openai.APIStatusError, match="<html>") as caught:
+            ask(gateway)
+        assert caught.value.status_code == 502
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_with_a_number_that_nobody_can_read_back_is_a_502(
+    stream: bool,
+) -> None:
+    async def respond(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        text = json.dumps(chunk({}) if stream else completion())
+        text = text[:-1] + ', "seconds": 1e400}'
+        if stream:
+            return await streaming([f"data: {text}\n\n".encode()])(request, body)
+        return web.Response(text=text, content_type="application/json")
+
+    with StubServer(respond) as server, forwarding(server) as gateway:
+        with pytest.raises(openai.APIStatusError, match="infinity") as caught:
+            ask(gateway, stream=stream)
+        assert caught.value.status_code == 502
+        [event] = gateway.store.events("r0")
+        assert event.data["http_status"] == 502
 
 
 def test_no_server_is_a_503() -> None:
@@ -324,6 +435,17 @@ def test_a_servers_context_overflow_is_told_as_openai_does(
         assert (event.data["http_status"], event.data["status"]) == (400, "error")
 
 
+@pytest.mark.parametrize("kind", ["registered", "provider"])
+def test_other_refusals_are_passed_on_as_they_are(kind: str) -> None:
+    body = {"error": {"message": "no such tool", "code": "invalid_tools"}}
+    with StubServer(overflowing(body)) as server, answering(server, kind) as gateway:
+        with pytest.raises(openai.BadRequestError, match="no such tool") as caught:
+            ask(gateway)
+        assert caught.value.code == "invalid_tools"
+        [event] = gateway.store.events("r0")
+        assert event.data["response"] == body
+
+
 # Streaming
 
 
@@ -412,6 +534,28 @@ def test_contract_3_a_stream_passes_untouched_and_is_recorded_exactly(
     assert event.data["response"]["object"] == "chat.completion"
 
 
+def test_a_stream_whose_last_byte_comes_late_is_passed_on_to_its_end() -> None:
+    whole = frames(CHUNKS)
+    pieces = [whole[:-1], whole[-1:]]
+    with (
+        StubServer(streaming(pieces, pause=0.1)) as server,
+        forwarding(server) as gateway,
+    ):
+        answer = post(gateway, stream=True)
+        assert answer.content == whole
+        assert len(gateway.store.model_calls("r0")) == 1
+
+
+def test_a_stream_that_breaks_off_is_an_error_not_an_answer() -> None:
+    whole = frames(CHUNKS[:3], done=False)
+    with StubServer(streaming([whole])) as server, forwarding(server) as gateway:
+        with pytest.raises(openai.APIError, match="ended before"):
+            list(ask(gateway, stream=True))
+        assert gateway.store.model_calls("r0") == []
+        [event] = gateway.store.events("r0")
+        assert event.data["http_status"] == 502
+
+
 @pytest.mark.parametrize("begun", [0, 3])
 @pytest.mark.parametrize(
     ("error", "status"),
@@ -454,6 +598,21 @@ def test_an_error_of_a_server_tells_no_secret(kind: str, size: int) -> None:
     assert "a1b2" not in answer.text
 
 
+@pytest.mark.parametrize("begun", [0, 3])
+@pytest.mark.parametrize("index", ["a", [1], 1.5])
+def test_a_tool_call_whose_place_is_none_is_an_error_that_is_recorded(
+    index: Any, begun: int
+) -> None:
+    calls = [{"index": index, "function": {}}, {"index": 0, "function": {}}]
+    whole = [frames([each], done=False) for each in CHUNKS[:begun]]
+    whole += [frames([chunk({"tool_calls": calls})])]
+    with StubServer(streaming(whole, 0.05)) as server, forwarding(server) as gateway:
+        with pytest.raises(openai.APIError, match="unknown shape"):
+            list(ask(gateway, stream=True))
+        [event] = gateway.store.events("r0")
+        assert event.data["http_status"] == 502
+
+
 @pytest.mark.parametrize("place", [{}, {"index": None}])
 def test_tool_calls_that_a_server_does_not_count_stay_apart(
     place: dict[str, Any],
@@ -481,12 +640,46 @@ def test_tool_calls_that_a_server_does_not_count_stay_apart(
     ]
 
 
+def test_a_stream_that_fails_of_itself_ends_with_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("inner words")
+
+    monkeypatch.setattr(Exchange, "answer", fail)
+    with (
+        StubServer(streaming([frames(CHUNKS)])) as server,
+        forwarding(server) as gateway,
+    ):
+        answer = post(gateway, stream=True)
+    *_, last = answer.text.strip().split("\n\n")
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "internal_error"
+    assert "inner words" not in answer.text
+
+
+def test_a_stream_that_says_that_there_is_no_error_is_an_answer() -> None:
+    chunks = [{**c, "error": None} for c in CHUNKS]
+    server = StubServer(streaming([frames(chunks)]))
+    with server, forwarding(server) as gateway:
+        list(ask(gateway, stream=True))
+        [step] = gateway.store.model_calls("r0")
+    assert step.content == "Caf\u00e9"
+
+
 def test_an_error_instead_of_a_stream_keeps_its_status() -> None:
     with StubServer(failing(400)) as server, forwarding(server) as gateway:
         with pytest.raises(openai.BadRequestError):
             ask(gateway, stream=True)
         [event] = gateway.store.events("r0")
         assert event.data["http_status"] == 400
+
+
+def test_a_server_that_does_not_stream_is_passed_on_as_it_answers() -> None:
+    with StubServer() as server, forwarding(server) as gateway:
+        answer = post(gateway, stream=True)
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.json() == completion()
+        assert len(gateway.store.model_calls("r0")) == 1
 
 
 @pytest.mark.parametrize("kind", ["registered", "provider"])

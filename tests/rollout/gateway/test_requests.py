@@ -2,8 +2,10 @@
 
 import json
 import socket
+import threading
 from typing import Any
 
+import httpx
 import pytest
 
 from agentgym.rollout.gateway.gateway import Gateway
@@ -51,6 +53,17 @@ def test_calls_that_follow_each_other_at_once_are_answered_in_order() -> None:
     assert contents == ["one", "two", "three"]
 
 
+@pytest.mark.parametrize("size", [1, 7, 300])
+def test_a_call_may_come_in_pieces(size: int) -> None:
+    with serving() as gateway, connect(gateway) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sent = request(gateway)
+        for place in range(0, len(sent), size):
+            connection.sendall(sent[place : place + size])
+        [(status, _)] = answers(connection, 1)
+        assert status == 200
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -70,3 +83,45 @@ def test_unusual_headers_change_nothing(more: list[str]) -> None:
         assert status == 200
         [call] = gateway.store.model_calls("r")
         assert call.agent == ("planner" if "planner" in more[0] else "agent")
+
+
+@pytest.mark.parametrize("name", ["stream", "\\u0073tream"])
+def test_a_stream_is_one_wherever_it_is_asked_for(name: str) -> None:
+    body = f'{{"messages": {json.dumps(HI)}, "{name}": true}}'.encode()
+    with serving() as gateway, connect(gateway) as connection:
+        connection.sendall(request(gateway))
+        [(status, _)] = answers(connection, 1)
+        assert status == 200
+        connection.sendall(request(gateway, body))
+        said = b""
+        while b"[DONE]" not in said:
+            said += connection.recv(65_536)
+        assert b"text/event-stream" in said
+        assert len(gateway.store.model_calls("r")) == 2
+
+
+def test_refusals_are_those_of_any_other_request() -> None:
+    with serving() as gateway, connect(gateway) as connection:
+        wrong_key = request(gateway).replace(gateway.api_key.encode(), b"wrong")
+        connection.sendall(request(gateway, b"{") + wrong_key + request(gateway))
+        statuses = [status for status, _ in answers(connection, 3)]
+    assert statuses == [400, 401, 200]
+
+
+def test_who_hangs_up_frees_the_place() -> None:
+    gate = threading.Event()
+    with serving(FakePolicy(gate=gate)) as gateway:
+        with connect(gateway) as connection:
+            connection.sendall(request(gateway))
+            passes = threading.Event()
+            while not gateway.admission.in_flight:
+                passes.wait(0.01)
+        while gateway.admission.in_flight:
+            passes.wait(0.01)
+        gate.set()
+        answer = httpx.post(
+            gateway.url + PATH,
+            json={"messages": HI},
+            headers={"Authorization": f"Bearer {gateway.api_key}"},
+        )
+        assert answer.status_code == 200

@@ -1,6 +1,7 @@
 """Several servers of one model behind the gateway: real ones, that fail on purpose."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from agentgym.rollout.store.store import Store
 from tests.rollout.gateway.test_remote import CHUNKS, HI, ask, frames
 from tests.rollout.stub_server import Handler, StubServer, completion
 
+LISTED = (200, json.dumps({"object": "list", "data": [{"id": "m"}]}))
 Policy = ServedPolicy | Endpoint | None
 
 
@@ -76,6 +78,11 @@ def status(code: int, body: Any = None, **headers: str) -> Handler:
     return respond
 
 
+async def hang(request: web.Request, body: dict[str, Any]) -> web.Response:
+    await asyncio.sleep(60)
+    raise AssertionError
+
+
 async def cut(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
     """Close the connection in place of an answer."""
     assert request.transport is not None
@@ -122,6 +129,23 @@ def test_calls_in_flight_are_shared_equally(kind: str) -> None:
                 )
             ask_all(gateway, 32)
         assert [len(server.bodies) for server in servers] == [8, 8, 8, 8]
+
+
+@pytest.mark.slow
+def test_a_server_that_is_slow_gets_fewer_calls() -> None:
+    async def slow(request: web.Request, body: dict[str, Any]) -> web.Response:
+        await asyncio.sleep(0.2)
+        return web.json_response(completion())
+
+    with (
+        StubServer(slow) as one,
+        StubServer() as two,
+        gateway_of(endpoint(one, two), ids=200) as gateway,
+    ):
+        ask_all(gateway, 200, threads=4)
+        counts = len(one.bodies), len(two.bodies)
+    assert sum(counts) == 200
+    assert counts[0] < counts[1]
 
 
 @pytest.mark.slow
@@ -175,6 +199,125 @@ def test_a_server_that_fails_three_calls_in_a_row_is_left_alone(
             ask_each(gateway, 32)
         assert len(one.bodies) == 3
         assert len(two.bodies) == 32
+
+
+@pytest.mark.slow
+def test_a_server_that_hangs_costs_one_try() -> None:
+    with (
+        StubServer(hang, models=(500, "")) as one,
+        StubServer() as two,
+        gateway_of(endpoint(one, two), upstream_timeout_s=0.5) as gateway,
+    ):
+        ask_all(gateway, 16)
+        events = [e for i in range(16) for e in gateway.store.events(f"r{i}")]
+        hung = len(one.bodies)
+        ask_each(gateway, 8)
+        assert len(one.bodies) == hung
+    assert len(events) == 16
+    assert {e.data["http_status"] for e in events} == {200}
+    assert {e.data["server"]["endpoint"] for e in events} == {two.endpoint}
+    assert max(e.data["retry_count"] for e in events) == 1
+
+
+def test_a_server_that_asks_for_a_wait_is_spared_and_not_taken_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limited = status(429, **{"Retry-After": "600"})
+    overloaded = status(503, **{"Retry-After": "600"})
+    with (
+        StubServer(limited) as one,
+        StubServer(overloaded) as two,
+        StubServer() as three,
+        gateway_of(endpoint(one, two, three)) as gateway,
+    ):
+        ask_each(gateway, 16)
+    assert [len(s.bodies) for s in (one, two, three)] == [1, 1, 16]
+    assert "gets no calls" not in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [400, 404, 409, 422])
+def test_a_refused_request_is_not_held_against_a_server(code: int) -> None:
+    async def picky(request: web.Request, body: dict[str, Any]) -> web.Response:
+        if body.get("user") == "odd":
+            return web.json_response({"error": {"message": "no"}}, status=code)
+        return web.json_response(completion())
+
+    with (
+        StubServer(picky) as one,
+        StubServer(picky) as two,
+        gateway_of(endpoint(one, two), upstream_attempts=2) as gateway,
+    ):
+        ask_each(gateway, 1)
+        for _ in range(8):
+            with pytest.raises(openai.APIStatusError):
+                ask(gateway, "r0", user="odd")
+        one.bodies.clear()
+        two.bodies.clear()
+        ask_each(gateway, 16)
+    assert [len(one.bodies), len(two.bodies)] == [8, 8]
+
+
+def test_a_request_that_no_server_survives_takes_none_out() -> None:
+    async def picky(request: web.Request, body: dict[str, Any]) -> web.Response:
+        if body.get("user") == "odd":
+            return web.json_response({"error": {"message": "bug"}}, status=500)
+        return web.json_response(completion())
+
+    with (
+        StubServer(picky) as one,
+        StubServer(picky) as two,
+        gateway_of(endpoint(one, two), upstream_attempts=4) as gateway,
+    ):
+        with pytest.raises(
+            openai.APIStatusError, match="No model server answered"
+        ) as e:
+            ask(gateway, "r0", user="odd")
+        for server in (one, two):
+            assert f"{server.endpoint}: status 500 (4x)" in str(e.value)
+            assert len(server.bodies) == 4
+            server.bodies.clear()
+        assert len(gateway.store.events("r0")) == 1
+        ask_each(gateway, 16)
+    assert [len(one.bodies), len(two.bodies)] == [8, 8]
+
+
+def test_where_none_is_left_it_is_said_what_was_tried() -> None:
+    with StubServer() as one, StubServer(hang) as two:
+        pass
+    with gateway_of(endpoint(one, two), upstream_attempts=3) as gateway:
+        with pytest.raises(openai.APIStatusError) as caught:
+            ask(gateway)
+        [event] = gateway.store.events("r0")
+    assert caught.value.status_code == 502
+    assert caught.value.code == "upstream_error"
+    told = str(caught.value)
+    assert all(f"{server.endpoint}: ClientConnector" in told for server in (one, two))
+    assert (event.data["status"], event.data["retry_count"]) == ("error", 3)
+
+
+def test_an_address_that_is_none_is_left_alone() -> None:
+    with StubServer() as server, gateway_of() as gateway:
+        gateway.store.register_models(
+            ModelServer(model="m", endpoint=url) for url in ("http://", server.endpoint)
+        )
+        ask_each(gateway, 8)
+        assert len(server.bodies) == 8
+        events = [e for i in range(8) for e in gateway.store.events(f"r{i}")]
+        assert sum(e.data["retry_count"] for e in events) == 1
+
+
+def test_servers_that_are_all_out_are_asked_as_soon_as_one_is_back() -> None:
+    with StubServer() as one, StubServer() as two:
+        pass
+    with gateway_of(endpoint(one, two), upstream_attempts=1) as gateway:
+        for i in range(4):
+            with pytest.raises(openai.APIStatusError):
+                ask(gateway, f"r{i}")
+        with StubServer(port=two.port) as again:
+            until(lambda: answers(gateway))
+            ask_each(gateway, 8)
+            assert len(again.bodies) >= 8
 
 
 def answers(gateway: Gateway) -> bool:
@@ -262,6 +405,82 @@ def test_only_servers_registered_with_the_newest_weights_answer() -> None:
         gateway.store.register_models([models[0].model_copy(update={"version": 8})])
         ask_each(gateway, 8, 8)
         assert [len(old.bodies), len(new.bodies)] == [8, 16]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["registered", "served"])
+def test_a_server_that_was_gone_does_not_answer_with_the_weights_it_starts_with(
+    kind: str,
+) -> None:
+    with StubServer(models=LISTED) as one, StubServer(models=LISTED) as two:
+        policy = ServedPolicy("m", [one.endpoint, two.endpoint], 1)
+        models = [ModelServer(model="m", endpoint=s.endpoint) for s in (one, two)]
+        with gateway_of(policy if kind == "served" else None) as gateway:
+            if kind == "registered":
+                gateway.store.register_models(models)
+            ask_each(gateway, 8)
+            one.stop()
+            ask_each(gateway, 8)
+            with StubServer(port=one.port, models=LISTED) as again:
+                time.sleep(2.5)  # long enough to be looked at twice
+                ask_each(gateway, 8)
+                assert again.bodies == []
+                if kind == "served":
+                    policy.version = 2
+                else:
+                    gateway.store.register_models(m.model_copy() for m in models)
+                ask_each(gateway, 8, 8)
+                assert len(again.bodies) == 4
+
+
+def test_the_only_server_that_was_gone_is_told_of() -> None:
+    with StubServer() as server:
+        policy = ServedPolicy("m", [server.endpoint], 1)
+        with gateway_of(policy) as gateway:
+            ask_each(gateway, 1)
+            server.stop()
+            with pytest.raises(openai.APIStatusError, match="other weights") as caught:
+                ask(gateway)
+            assert caught.value.status_code == 503
+            assert len(gateway.store.events("r0")) == 2
+            with StubServer(port=server.port) as again:
+                with pytest.raises(openai.APIStatusError, match="restarted"):
+                    ask(gateway)
+                assert again.bodies == []
+                policy.version = 2
+                ask_each(gateway, 1)
+                assert len(again.bodies) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("listed", ['{"data": []}', '"m-2"', '"m"' + " " * 2**24])
+def test_a_server_without_the_model_is_left_alone_until_it_lists_it(
+    listed: str,
+) -> None:
+    unknown = {"error": {"message": "The model `m` does not exist.", "code": 404}}
+    with (
+        StubServer(status(404, unknown), models=(200, listed)) as one,
+        StubServer(models=LISTED) as two,
+        gateway_of(ServedPolicy("m", [one.endpoint, two.endpoint], 1)) as gateway,
+    ):
+        ask_each(gateway, 8)
+        until(lambda: one.lists == 2)
+        ask_each(gateway, 8)
+        assert [len(one.bodies), len(two.bodies)] == [1, 16]
+
+
+@pytest.mark.parametrize("code", [401, 403, 404])
+def test_what_one_server_refuses_another_may_answer(code: int) -> None:
+    refusal = {"error": {"message": "Not here.", "code": code}}
+    with (
+        StubServer(status(code, refusal), models=(code, "no")) as one,
+        StubServer() as two,
+        gateway_of(endpoint(one, two)) as gateway,
+    ):
+        ask_each(gateway, 16)
+        assert len(two.bodies) == 16
+        assert (len(one.bodies) == 1) == (code == 401)
+        assert len(gateway.troubles) == (code == 401)
 
 
 @pytest.mark.parametrize("stream", [False, True])

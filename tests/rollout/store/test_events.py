@@ -27,6 +27,13 @@ def test_a_log_probability_that_none_can_have_is_refused(logprob: float) -> None
     assert sampled.logprobs is None, "a server's answer is not trained on"
 
 
+def test_log_probabilities_of_servers_are_taken() -> None:
+    values = [0, -0.5, 1e-6, -9999.0]
+    check_event("model_request", answer(*values))
+    assert Completion(answer(*values)["response"]).logprobs == values
+    check_event("model_request", answer(None))  # streams lack some
+
+
 @pytest.mark.parametrize("value", [1e308, -1e10, True, "1", None])
 def test_a_reward_that_none_can_have_is_refused(value: Any) -> None:
     with pytest.raises(RecordError, match="its value is"):

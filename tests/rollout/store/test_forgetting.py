@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.errors import RolloutNotFoundError
+from agentgym.core.trajectory import Reason
+from agentgym.errors import RolloutNotFoundError, StoreError
 from agentgym.rollout.store.records import (
     NewEvent,
     NewRollout,
     RecordedEvent,
     RolloutState,
+    StatusChange,
 )
 from agentgym.rollout.store.store import LiveRollout, Store
 from tests.rollout.recording import record, recorded_by
@@ -53,6 +55,21 @@ def test_ended_rollouts_and_all_events_leave_memory(tmp_path: Path) -> None:
         assert len(store.model_calls("0-0")) == 1
 
 
+@pytest.mark.slow
+def test_what_nobody_claims_is_forgotten_too(tmp_path: Path) -> None:
+    """A controller elsewhere claims nothing: it patches."""
+    before = in_memory(LiveRollout)
+    with Store(tmp_path / "rollouts.db") as store:
+        for number in range(300):
+            name = f"r{number}"
+            store.create_rollouts([NewRollout(rollout_id=name, input={})])
+            for state in (RolloutState.RUNNING, RolloutState.SUCCEEDED):
+                store.patch(name, StatusChange(state=state))
+            store.flush()
+        assert store.claim("w", 1000) == []
+        assert in_memory(LiveRollout) - before <= 65
+
+
 def test_a_cursor_survives_deletions_and_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "rollouts.db"
     with Store(path) as store:
@@ -91,6 +108,19 @@ def test_a_clients_delete_forgets_nothing_that_we_report(tmp_path: Path) -> None
             store.check_shown("a")
 
 
+def test_who_waits_for_a_rollout_that_a_client_deletes_sees_it_end() -> None:
+    with Store() as store:
+        store.create_rollouts([NewRollout(rollout_id=i, input={}) for i in "ab"])
+        store.claim("w")
+        for rollout_id in "ab":
+            store.hide(rollout_id)
+        assert store.wait_terminal("ab", 30) == {"a", "b"}
+        assert store.get("a").status.state is RolloutState.FAILED
+        assert "deleted" in str(store.get("a").status.error_message)
+        assert store.claim("w") == []
+        assert store.list_terminal(0, 9) == ([], 0, 0)
+
+
 def test_the_id_of_what_a_client_deleted_is_free_and_the_old_one_is_kept(
     tmp_path: Path,
 ) -> None:
@@ -113,3 +143,16 @@ def test_the_id_of_what_a_client_deleted_is_free_and_the_old_one_is_kept(
         )
     assert old.startswith("a~")
     assert count == 2
+
+
+@pytest.mark.slow
+def test_reports_of_a_store_that_fails_are_not_lost_in_memory(tmp_path: Path) -> None:
+    """What SQLite does not have yet stays in memory."""
+    store = Store(tmp_path / "rollouts.db", disk_wait_s=0.1)
+    store.flush()
+    store._database._connection.execute("PRAGMA max_page_count=1")
+    run(store, *(f"r{i}" for i in range(100)))
+    assert store.get("r0").status.state is RolloutState.SUCCEEDED
+    store.fail("r0", Reason(kind="late"))
+    with pytest.raises(StoreError, match="full"):
+        store.close()

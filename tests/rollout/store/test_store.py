@@ -7,6 +7,7 @@ import threading
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from agentgym.errors import (
     RolloutStateError,
     StoreError,
 )
+from agentgym.plugins.lightning.schemas import triplet_bodies
 from agentgym.rollout.store.database import SCHEMA_VERSION, Database
 from agentgym.rollout.store.records import (
     ModelServer,
@@ -111,6 +113,18 @@ def test_patch_keeps_to_the_table_of_transitions() -> None:
         assert store.claim("w") == []
 
 
+def test_unknown_rollouts_are_refused() -> None:
+    with Store() as store:
+        for use in (
+            lambda: store.get("x"),
+            lambda: store.events("x"),
+            lambda: store.begin_call("x", "0", "agent"),
+            lambda: store.requeue("x", Reason(kind="why")),
+        ):
+            with pytest.raises(RolloutNotFoundError, match="x"):
+                use()
+
+
 def test_a_failed_attempt_is_retried_with_fresh_events() -> None:
     with Store(max_attempts=2) as store:
         create(store, "a")
@@ -158,6 +172,34 @@ def test_an_attempt_that_is_not_charged_costs_no_try() -> None:
             store.requeue("a", Reason(kind="again"))
 
 
+def test_a_retry_goes_to_the_front_of_the_queue() -> None:
+    with Store() as store:
+        create(store, *"abc")
+        store.claim("w")
+        store.requeue("a", Reason(kind="why"))
+        assert [r.rollout_id for r in store.claim("w", 9)] == ["a", "b", "c"]
+
+
+def test_finish_records_events_and_end_together() -> None:
+    with Store() as store:
+        create(store, "a")
+        store.claim("w")
+        store.finish("a", "0", state=RolloutState.SUCCEEDED, events=[REWARD])
+        assert rewards(store, "a") == [0.5]
+        assert store.get("a").status.state is RolloutState.SUCCEEDED
+        with pytest.raises(RolloutStateError, match="has ended"):
+            store.finish("a", "0", state=RolloutState.SUCCEEDED, events=[REWARD])
+        assert len(store.events("a")) == 1
+
+
+def test_a_rollout_nobody_claimed_cannot_succeed() -> None:
+    with Store() as store:
+        create(store, "a")
+        with pytest.raises(RolloutStateError, match="queuing"):
+            store.finish("a", "0", state=RolloutState.SUCCEEDED, events=[REWARD])
+        assert store.events("a") == []
+
+
 def test_wait_terminal_wakes_when_all_or_enough_have_ended() -> None:
     with Store() as store:
         create(store, *"abc")
@@ -174,6 +216,16 @@ def test_wait_terminal_wakes_when_all_or_enough_have_ended() -> None:
         assert store.wait_terminal("abc", 10) == set("abc")
 
 
+def test_call_indices_count_per_agent_and_attempt() -> None:
+    with Store() as store:
+        create(store, "a")
+        store.claim("w")
+        agents = ["x", "x", "y", "x"]
+        assert [store.begin_call("a", "0", agent) for agent in agents] == [0, 1, 0, 2]
+        store.requeue("a", Reason(kind="why"))
+        assert store.begin_call("a", "1", "x") == 0
+
+
 def test_model_calls_are_steps_with_exact_ids() -> None:
     with Store() as store:
         create(store, "a")
@@ -186,6 +238,22 @@ def test_model_calls_are_steps_with_exact_ids() -> None:
         assert calls[2].logprobs == [-0.1, -0.25]
         assert calls[2].model_version == 2
         assert len(calls[2].messages) == 5
+
+
+def test_failed_model_calls_are_events_but_no_steps() -> None:
+    with Store() as store:
+        create(store, "a")
+        recorded_by(store, "a", record(status=500))
+        assert store.model_calls("a") == []
+        [event] = store.events("a")
+        assert event.data["status"] == "error"
+
+
+def test_an_event_posted_in_agent_lightnings_shape_is_a_model_call() -> None:
+    with Store() as store:
+        create(store, "a")
+        store.add_event("a", "0", "model_request", recorded(1).data)
+        assert store.model_calls("a") == [recorded(1).to_model_call()]
 
 
 def fill(store: Store) -> None:
@@ -220,6 +288,33 @@ def test_contract_4_a_restart_loses_nothing(tmp_path: Path) -> None:
             ("running", "1"),
             ("queued", "0"),
         ]
+
+
+def test_tries_are_remembered_across_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.db"
+    with Store(path, max_attempts=2) as store:
+        create(store, "a")
+        store.claim("w")
+        assert store.requeue("a", Reason(kind="crash"))
+    with Store(path, max_attempts=2) as store:
+        store.claim("w")
+        assert not store.requeue("a", Reason(kind="crash"))
+
+
+def test_an_ended_rollout_takes_events_and_notes_but_no_calls() -> None:
+    with Store() as store:
+        fill(store)
+        [running] = store.list_rollouts([RolloutState.RUNNING])
+        assert running.rollout_id == "running"
+        assert store.wait_terminal(["done"], 0) == {"done"}
+        events = store.events("done")
+        store.add_event("done", "0", "note", {"late": True})
+        assert store.events("done")[:-1] == events
+        noted = store.patch("done", StatusChange(error_message="late"))
+        assert store.get("done") == noted
+        assert store.list_terminal(0, 9)[0] == [noted]
+        with pytest.raises(RolloutStateError, match="has ended"):
+            recorded_by(store, "done", recorded())
 
 
 def test_ended_rollouts_are_listed_in_the_order_they_ended() -> None:
@@ -281,6 +376,20 @@ def test_what_ended_long_ago_is_read_from_the_file(tmp_path: Path) -> None:
             store.begin_call("r0", "0", "agent")
 
 
+def test_triplets_keep_the_last_of_equal_prompts_only() -> None:
+    with Store() as store:
+        create(store, "a")
+        for turn in (0, 0, 1):
+            recorded_by(store, "a", recorded(turn))
+        store.add_event("a", "0", "reward", {"value": 1, "source": "x", "other": 2})
+        *calls, reward = triplet_bodies(store.events("a"))
+        assert [len(c["data"]["prompt_token_ids"]) for c in calls] == [10, 15]
+        assert calls[0]["data"]["response_log_probs"] == [-0.1, -0.25]
+        assert calls[0]["data"]["server"] == {"model": "m", "version": 0}
+        assert reward["data"] == {"value": 1, "source": "x"}
+        assert len(store.model_calls("a")) == 3
+
+
 def test_what_is_not_json_is_refused_and_harms_nothing() -> None:
     with Store() as store:
         with pytest.raises(RolloutError, match="not JSON"):
@@ -318,6 +427,19 @@ def test_a_newer_file_is_refused(tmp_path: Path) -> None:
         database.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
     with pytest.raises(RolloutError, match="Upgrade agentgym"):
         Store(path)
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE things (x)")
+    with pytest.raises(RolloutError, match="not a rollout store"):
+        Store(path)
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RolloutError, match="missing"):
+        Store(tmp_path / "missing" / "rollouts.db")
 
 
 def fill_up(store: Store) -> None:
@@ -360,6 +482,16 @@ def test_what_was_there_before_leaves_the_journal_too(tmp_path: Path) -> None:
     assert b"as it is" in path.read_bytes()
     assert b"as it was" not in path.read_bytes()
     database.close()
+
+
+def test_the_kind_of_an_event_tells_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "d0-not-tell-it")
+    with Store(tmp_path / "rollouts.db") as store:
+        create(store, "a")
+        store.add_event("a", "0", "said d0-not-tell-it", {})
+        assert store.events("a")[0].event_type == "said [redacted: SOME_TOKEN]"
 
 
 def test_a_file_that_another_store_has_open_is_refused(tmp_path: Path) -> None:
@@ -423,6 +555,32 @@ def test_space_that_comes_back_is_used(tmp_path: Path) -> None:
     store.close()
     with Store(tmp_path / "rollouts.db") as store:
         assert len(store.list_rollouts(list(RolloutState))) == 20
+
+
+@pytest.mark.slow
+def test_a_locked_file_is_waited_for_and_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.db"
+    store = Store(path)
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        create(store, "a")
+
+        def beat(stalled: str | None) -> None:
+            if stalled is not None:
+                raise InterruptedError(stalled)
+
+        with pytest.raises(InterruptedError, match="locked"):
+            store.flush(beat)
+        store.give_up()
+        with pytest.raises(StoreError, match="locked"):
+            store.close()
+
+
+def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path / "rollouts.db")
+    store.close()
+    with pytest.raises(RolloutError, match="closed"):
+        create(store, "a")
 
 
 def test_the_file_is_read_without_this_package(tmp_path: Path) -> None:

@@ -50,3 +50,10 @@ def test_calls_arrive_whole_but_for_ids() -> None:
                 getattr(call, name)
     with pytest.raises(AttributeError, match="has no attribute 'prompt'"):
         call.prompt  # noqa: B018
+
+
+def test_what_a_call_repeats_is_sent_once() -> None:
+    packed = pack_calls(CALLS)
+    assert [call["repeats"] for call in packed] == [0, 0, 1, 1, 2, 0]
+    assert [len(call["messages"]) for call in packed] == [1, 2, 1, 2, 0, 1]
+    assert ["tools" in call for call in packed] == [True, True, *4 * [False]]

@@ -4,7 +4,7 @@ import pytest
 
 from agentgym.core.tools import ToolOutcome, spec_of
 from agentgym.core.trajectory import ModelCall, RequestedCall, Step, ToolCall
-from agentgym.rollout.workers.assemble import assemble_steps
+from agentgym.rollout.workers.assemble import NOT_RUN, assemble_steps
 
 
 def read_file(path: str) -> str:
@@ -58,9 +58,29 @@ def test_calls_that_the_framework_rejected_are_judged_by_what_was_written() -> N
     ]
 
 
+def test_a_valid_call_that_never_ran_does_not_count_as_reliable() -> None:
+    steps = assemble_steps([asked(("1", "read_file", '{"path": "a"}'))], [], SPECS)
+    [_, outcome] = steps
+    assert isinstance(outcome, ToolCall)
+    assert outcome.outcome is ToolOutcome.RAISED
+    assert NOT_RUN in outcome.result
+
+
 def test_calls_made_by_the_agents_own_code_are_kept() -> None:
     steps = assemble_steps([ModelCall(content="hi")], [ran("a")], SPECS)
     assert len(steps) == 2
+
+
+def test_a_rejected_call_does_not_take_the_outcome_of_a_later_one() -> None:
+    calls = [
+        asked(("1", "read_file", '{"file": "a"}')),
+        asked(("2", "read_file", '{"path": "a"}')),
+    ]
+    steps = assemble_steps(calls, [ran("a")], SPECS)
+    assert [s.outcome for s in steps if isinstance(s, ToolCall)] == [
+        ToolOutcome.INVALID_ARGUMENTS,
+        ToolOutcome.OK,
+    ]
 
 
 HAND_OFF = {
@@ -102,6 +122,27 @@ def test_a_call_of_a_tool_that_the_agent_brought_is_judged_by_its_schema(
     assert outcomes(assemble_steps([call], [], SPECS)) == unknown
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        None,
+        "anything",
+        {"type": "nonsense"},
+        {"properties": []},
+        {"$ref": "#"},
+        {"$ref": "http://127.0.0.1:9/schema"},  # nothing is fetched
+    ],
+)
+def test_a_schema_that_is_none_finds_no_fault(parameters: object) -> None:
+    function = {"name": "transfer_to_b", "parameters": parameters}
+    odd = [{"type": "function", "function": function}, "no tool", {"function": 3}]
+    call = ModelCall.model_construct(
+        tools=odd,
+        tool_calls=[RequestedCall(id="1", name="transfer_to_b", arguments="{}")],
+    )
+    assert outcomes(assemble_steps([call], [], SPECS)) == [ToolOutcome.OK]
+
+
 @pytest.mark.parametrize("call_id", ["1", "2", None])
 def test_a_tool_that_a_call_was_not_offered_takes_no_outcome_of_another(
     call_id: str | None,
@@ -115,6 +156,14 @@ def test_a_tool_that_a_call_was_not_offered_takes_no_outcome_of_another(
     else:
         mended = [ToolOutcome.UNKNOWN_TOOL, ToolOutcome.OK]
     assert outcomes(steps) == mended
+
+
+def test_ids_that_two_of_a_team_have_given_are_told_apart_by_the_tool() -> None:
+    first = asked(("1", "open_file", "{}"))
+    steps = assemble_steps(
+        [first, asked(("1", "read_file", '{"path": "a"}'))], [ran("a", "1")], SPECS
+    )
+    assert outcomes(steps) == [ToolOutcome.UNKNOWN_TOOL, ToolOutcome.OK]
 
 
 def test_a_call_that_the_agents_own_code_replaces_is_left_out() -> None:

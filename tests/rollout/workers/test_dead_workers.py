@@ -24,6 +24,7 @@ REWARD = {
     "duration_s": 0.1,
 }
 DONE = {"state": "succeeded", "events": [{"event_type": "reward", "data": REWARD}]}
+FAILED = {"state": "failed", "reason": {"kind": "crash"}}
 
 
 class Workers:
@@ -89,6 +90,19 @@ def playing(folder: Path, store: Store | None = None) -> Iterator[Workers]:
             yield workers
 
 
+@pytest.mark.slow
+def test_a_claim_that_outlives_its_worker_is_handed_nothing(tmp_path: Path) -> None:
+    with playing(tmp_path) as workers:
+        workers.die("dead")
+        workers.begin(1)
+        assert workers.claim("dead", wait_s=0.5) == []
+        [path] = workers.claim("living")
+        workers.finish(path, DONE)
+        [found] = workers.end()
+    assert found.reward == 0.5
+    assert found.attempt == 0
+
+
 def test_an_end_that_outlives_its_worker_counts(tmp_path: Path) -> None:
     with playing(tmp_path) as workers:
         workers.begin(2)
@@ -101,6 +115,21 @@ def test_an_end_that_outlives_its_worker_counts(tmp_path: Path) -> None:
         found = workers.end()
     assert [t.attempt for t in found] == [0, 1]
     assert [t.status for t in found] == [RolloutStatus.SUCCEEDED] * 2
+
+
+@pytest.mark.slow
+def test_a_failure_that_outlives_its_worker_is_tried_again_once(tmp_path: Path) -> None:
+    with playing(tmp_path) as workers:
+        workers.begin(2)
+        paths = workers.claim("dead") + workers.claim("busy")
+        workers.die("dead")
+        workers.finish(paths[0], FAILED)
+        [again] = workers.claim("living")
+        workers.finish(paths[1], DONE)
+        assert workers.claim("idle", wait_s=1.5) == []  # the living one goes on
+        workers.finish(again, DONE)
+        found = workers.end()
+    assert sorted(t.attempt for t in found) == [0, 1]
 
 
 class Racing(Store):

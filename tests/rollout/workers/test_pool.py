@@ -1,5 +1,7 @@
 """The pool: what workers print, and workers that cannot be started."""
 
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +40,24 @@ def fresh_server() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fresh_server")
+def test_a_worker_that_printed_before_it_ran_is_still_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrapper = tmp_path / "python"
+    greeting = "printf 'welcome\\n[1]\\n7\\n\\377\\n'"
+    wrapper.write_text(f'#!/bin/sh\n{greeting}\nexec "{sys.executable}" "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(wrapper))
+    with session(tmp_path, framework="native") as opened:
+        [before] = opened.run(requests(1), lambda _: None)
+        os.kill(opened._pool.pids[0], signal.SIGKILL)
+        [after] = opened.run(requests(1, seed=1), lambda _: None)
+    assert before.reward is not None
+    assert after.reward is not None  # so the worker was watched, and replaced
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fresh_server")
 def test_a_worker_that_cannot_be_started_ends_the_run_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,5 +65,18 @@ def test_a_worker_that_cannot_be_started_ends_the_run_with_the_reason(
     with (
         session(tmp_path, framework="native") as opened,
         pytest.raises(RolloutError, match="FileNotFoundError.*no_such_python"),
+    ):
+        opened.run(requests(1), lambda _: None)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fresh_server")
+def test_a_worker_that_ends_before_it_reads_its_settings_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with (
+        session(tmp_path, framework="native") as opened,
+        pytest.raises(RolloutError, match="The workers cannot start"),
     ):
         opened.run(requests(1), lambda _: None)

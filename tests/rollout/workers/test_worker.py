@@ -81,6 +81,26 @@ def run(pack: Path, folder: Path, *replies: Reply, **settings: object) -> Trajec
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "framework",
+    ["native", "langchain", pytest.param("autogen", marks=pytest.mark.slow)],
+)
+def test_numbers_that_not_everyone_can_read_are_malformed_and_scored(
+    pack: Path, tmp_path: Path, framework: str
+) -> None:
+    odd = ["99999999999999999999", "-9223372036854775809", "NaN", "1e400"]
+    arguments = [f'{{"room": "hall", "degrees": {degrees}}}' for degrees in odd]
+    asked = Reply(calls=[("set_temperature", raw) for raw in arguments])
+    found = run(pack, tmp_path, asked, Reply("Done."), framework=framework)
+    assert found.reward is not None, found.reason
+    calls = found.get_tool_calls()
+    assert [call.outcome for call in calls] == [ToolOutcome.MALFORMED] * len(odd)
+    assert [call.arguments for call in calls] == [None] * len(odd)
+    written = [call.arguments for call in found.model_calls[0].tool_calls]
+    assert written == arguments
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [r'"hall \ud83d"', "[" * 300 + "]" * 300])
 def test_half_a_surrogate_pair_and_deep_nesting_are_malformed_and_scored(
     pack: Path, tmp_path: Path, room: str
@@ -92,6 +112,29 @@ def test_half_a_surrogate_pair_and_deep_nesting_are_malformed_and_scored(
     [call] = found.get_tool_calls()
     assert call.outcome is ToolOutcome.MALFORMED
     assert found.model_calls[0].tool_calls[0].arguments == arguments
+
+
+def test_the_largest_arguments_that_can_be_recorded_are_taken(
+    pack: Path, tmp_path: Path
+) -> None:
+    arguments = r'{"room": "hall \ud83d\ude00", "degrees": -9223372036854775808}'
+    replies = Reply(calls=[("set_temperature", arguments)]), Reply("Done.")
+    [call] = run(pack, tmp_path, *replies).get_tool_calls()
+    assert call.arguments == {"room": "hall \U0001f600", "degrees": -(2**63)}
+    assert call.outcome is ToolOutcome.RAISED  # there is no such room
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("framework", ["native", "langchain", "autogen"])
+def test_half_a_surrogate_pair_in_a_tools_result_is_replaced_and_scored(
+    pack: Path, tmp_path: Path, framework: str
+) -> None:
+    asked = Reply(calls=[("read_temperature", {"room": "half a pair"})])
+    found = run(pack, tmp_path, asked, Reply("Done."), framework=framework)
+    assert found.reward is not None, found.reason
+    [call] = found.get_tool_calls()
+    assert call.result == "21 \ufffd degrees"
+    assert found.model_calls[1].messages[-1]["content"] == call.result
 
 
 def test_the_state_at_the_end_is_recorded_as_json(pack: Path, tmp_path: Path) -> None:
