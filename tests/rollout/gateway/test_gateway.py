@@ -526,3 +526,31 @@ def test_a_taken_port_is_an_error() -> None:
         port = int(gateway.url.rsplit(":", 1)[1])
         with pytest.raises(RolloutError, match=f"Port {port} of 127.0.0.1 is taken"):
             Gateway(store, settings=GatewaySettings(port=port)).start()
+
+
+async def test_calls_beyond_the_limit_wait_and_then_are_refused() -> None:
+    gate = threading.Event()
+    policy = FakePolicy(gate=gate)
+    with serving(policy, max_in_flight=2, max_waiting=1) as gateway:
+        loop = asyncio.get_running_loop()
+        async with AsyncOpenAI(
+            base_url=gateway.proxy_url("r"), api_key=gateway.api_key, max_retries=0
+        ) as agent:
+
+            def ask() -> asyncio.Task[Any]:
+                return asyncio.create_task(
+                    agent.chat.completions.create(model="m", messages=HI)
+                )
+
+            tasks = [ask() for _ in range(3)]
+            while gateway.admission.in_flight < 2 or not gateway.admission.waiting:
+                await asyncio.sleep(0.005)
+            with pytest.raises(openai.RateLimitError) as caught:
+                await ask()
+            assert int(caught.value.response.headers["Retry-After"]) >= 1
+            assert len(policy.requests) == 2
+            gate.set()
+            answers = await asyncio.gather(*tasks)
+        assert len(answers) == len(policy.requests) == 3
+        assert gateway.admission.in_flight == 0
+        assert loop.is_running()

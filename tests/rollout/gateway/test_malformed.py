@@ -352,3 +352,52 @@ def test_a_body_that_does_not_come_is_waited_for_once() -> None:
         assert ended == [first]
         for connection in (first, second):
             assert read_all(connection).startswith(b"HTTP/1.1 408")
+
+
+SLOW = [
+    b"",
+    b"POST /api/rollouts HT",
+    POST + b"Authorization: Bearer ",
+    f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n".encode()
+    + b"Content-Length: 1000\r\n\r\n{",
+    POST
+    + f"Authorization: Bearer {KEY}\r\n".encode()
+    + b"Transfer-Encoding: chunked\r\n\r\n5\r\n[",
+]
+
+
+@pytest.mark.slow
+def test_300_slow_connections_are_closed_while_others_are_served() -> None:
+    deadlines = {"header_timeout_s": 1.0, "body_timeout_s": 1.0}
+    with serving(**deadlines) as gateway, others_served(gateway):
+        slow = []
+        for number in range(300):
+            connection = socket.create_connection(address(gateway), 30)
+            connection.sendall(SLOW[number % len(SLOW)])
+            slow.append(connection)
+        ends = []
+        for connection in slow:
+            with connection:  # until it is closed: else reading times out
+                ends.append(read_all(connection))
+    assert {end.split(b" ", 2)[1] for end in ends if end} == {b"408"}
+    assert ends.count(b"") == 180
+
+
+@pytest.mark.slow
+def test_bytes_that_trickle_in_do_not_put_off_the_end() -> None:
+    with (
+        serving(header_timeout_s=0.5) as gateway,
+        socket.create_connection(address(gateway), 30) as connection,
+    ):
+        connection.settimeout(0.05)
+        said = None
+        for piece in f"GET /healthz HTTP/1.1\r\nHost: x\r\nX: {'y' * 1000}".encode():
+            try:
+                connection.sendall(bytes([piece]))
+                said = connection.recv(1)
+            except TimeoutError:
+                continue
+            except OSError:
+                said = b""
+            break
+        assert said == b""

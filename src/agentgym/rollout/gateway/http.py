@@ -183,8 +183,29 @@ class Request(web.BaseRequest):
             raise ApiError(400, text, "invalid_body", headers=_TIMEOUT) from None
 
 
+class Connection(web.RequestHandler):
+    """A connection; it is closed if the head of its first request is late.
+
+    aiohttp closes it if a later request is late.
+    """
+
+    def __init__(self, server: "HttpServer", header_timeout_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(server, loop=loop, logger=logger, **_OPTIONS)
+        self._timer = loop.call_later(header_timeout_s, self.force_close)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Cancel the deadline."""
+        self.begin()
+        super().connection_lost(exc)
+
+    def begin(self) -> None:
+        """Cancel the deadline: a request has arrived."""
+        self._timer.cancel()
+
+
 class HttpServer(web.Server):
-    """Answers requests with a handler, within the settings' limits."""
+    """Creates a :class:`Connection` for each client, with the settings' limits."""
 
     def __init__(
         self,
@@ -197,12 +218,17 @@ class HttpServer(web.Server):
             self._begun,
             request_factory=self._request,
             handler_cancellation=True,  # a caller that disconnects frees its slot
-            logger=logger,
-            **_OPTIONS,
         )
+
+    def __call__(self) -> Connection:
+        """Return a new connection."""
+        return Connection(self, self._settings.header_timeout_s)
 
     async def _begun(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request, whose head has arrived."""
+        connection = request.protocol
+        assert isinstance(connection, Connection)
+        connection.begin()
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0  # the answer has not begun
@@ -294,13 +320,16 @@ class Admission:
     """Limits the number of model calls that are answered at the same time.
 
     Answer each call inside ``async with admission:``, always on the same event loop.
-    Calls above the setting ``max_in_flight`` wait in order. While calls are paused,
-    entering the block raises an ApiError (status 429 with ``Retry-After``). Any thread
-    may call :meth:`pause` and :meth:`resume`, and read the number ``in_flight``.
+    Calls above the setting ``max_in_flight`` wait in order. While calls are paused, or
+    if ``max_waiting`` calls wait already, entering the block raises an ApiError (status
+    429 with ``Retry-After``). Any thread may call :meth:`pause` and :meth:`resume`, and
+    read the numbers ``in_flight`` and ``waiting``.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
         self._places = asyncio.Semaphore(settings.max_in_flight)
+        self._most_waiting = settings.max_waiting
+        self.waiting = 0
         self._paused = False
         self._retry_after_s = 5
         self._reason: str | None = None
@@ -327,7 +356,14 @@ class Admission:
 
     async def __aenter__(self) -> None:
         self._refuse_if_paused()
-        await self._places.acquire()
+        if self._places.locked() and self.waiting >= self._most_waiting:
+            message = f"{self.waiting} calls wait already: too many are in flight."
+            raise _too_many(message, "too_many_requests", {"Retry-After": "1"})
+        self.waiting += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self.waiting -= 1
         if self._paused:
             self._places.release()
             self._refuse_if_paused()
@@ -341,7 +377,11 @@ class Admission:
         if self._paused:
             message = "gateway paused" + (f": {self._reason}" if self._reason else "")
             wait = {"Retry-After": str(self._retry_after_s), "X-Agl-Paused": "true"}
-            raise ApiError(429, message, "gateway_paused", "rate_limit_error", wait)
+            raise _too_many(message, "gateway_paused", wait)
+
+
+def _too_many(message: str, code: str, headers: dict[str, str]) -> ApiError:
+    return ApiError(429, message, code, "rate_limit_error", headers)
 
 
 _BACKLOG = 1024

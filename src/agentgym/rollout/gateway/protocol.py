@@ -92,6 +92,8 @@ class GatewaySettings:
     wording: Wording = field(default_factory=Wording)
     include_log_probs: bool = True  # in training, from remote servers
     max_in_flight: int = 512  # model calls answered at the same time; others wait
+    max_waiting: int = 4096  # any more calls are refused with status 429
+    header_timeout_s: float = 15.0  # for a request's head on a new connection
     max_body_bytes: int = 64 * 2**20
     upstreams: tuple[str, ...] = ()  # URLs of model servers while none is registered
     upstream_key: str = field(default="", repr=False)  # their API key
