@@ -128,8 +128,8 @@ def test_a_machine_ends_itself_after_the_client_removed_the_run(
 ) -> None:
     script = (
         "import sys; from pathlib import Path; "
-        "from agentgym.plugins.cloud import run_server; watchdog._PARTING_S = 0.1; "
-        "order = {'train': {}, 'ending': %r}; "
+        "from agentgym.plugins.cloud import run_server as r; "
+        "r._PARTING_S = 0.1; order = {'train': {}, 'ending': %r}; "
         "r.Watchdog(Path(%r), order)._guard()"
     )
     order = {**ending, "ends_s": None, "silent_s": 1000.0}
