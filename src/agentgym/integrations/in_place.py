@@ -156,26 +156,28 @@ def called_sync(
     **how: Any,
 ) -> Any:
     """Call a tool as :func:`called` does, from sync code; ``run`` is sync."""
-
-    def contained(given: Any) -> Any:
-        try:
-            return run(given)
-        except SystemExit as end:  # a thread cannot pass it on
-            return end
-
-    async def in_thread(given: Any) -> Any:
-        found = await call_in_thread(contained, given)
-        if isinstance(found, SystemExit):
-            raise found
-        return found
-
     if (episode := episode_of_call(name, passes_control)) is None:
         with ending_episode(name):
             return run(None)
-    call = CallInPlace(name, in_thread, **how)
+    call = CallInPlace(name, partial(in_thread, run), **how)
     with ending_episode(name), call.running():
         text = episode.use_tool_sync(name, arguments, call_id=call_id)
     return call.result(text)
+
+
+async def in_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    """Run a tool in a thread; raise its SystemExit, which a thread cannot pass on."""
+
+    def contained() -> Any:
+        try:
+            return function(*args, **named)
+        except SystemExit as end:
+            return end
+
+    found = await call_in_thread(contained)
+    if isinstance(found, SystemExit):
+        raise found
+    return found
 
 
 def runs_agent(function: Any) -> bool:

@@ -18,7 +18,7 @@ from pydantic_core import to_jsonable_python
 from agentgym.core.agent import AgentSpec, Trained
 from agentgym.core.tools import ToolSpec
 from agentgym.errors import UnsupportedError, UsageError
-from agentgym.integrations.agent_import import values_for
+from agentgym.integrations.agent_import import kind_of, values_for
 from agentgym.integrations.base import Blueprint, Conversation
 from agentgym.integrations.client_adapter import (
     ClientFramework,
@@ -41,6 +41,8 @@ from agentgym.integrations.langchain.models import (
 from agentgym.integrations.transport import PLACEHOLDER
 from agentgym.integrations.witness import saw
 
+_THEIR_OWN = ("langchain", "langchain_core", "langgraph", "langchain_openai")
+_BUILDERS = ("create_agent", "create_react_agent", "StateGraph")
 _INTERRUPTED = "__interrupt__"
 _REJECTED = "This call is not allowed."
 _WAITS = (
@@ -367,13 +369,38 @@ class _LangChainFramework(ClientFramework):
         return GraphConversation(loop)
 
     def notes(self, agent: Any) -> list[str]:
-        return graphs.notes(agent)
+        found = []
+        if agent.checkpointer:
+            kind = type(agent.checkpointer).__name__
+            found.append(
+                "Each rollout has a thread and a memory of its own; "
+                f"{kind} is not written."
+            )
+        if agent.store is not None:
+            found.append(
+                f"The store, {type(agent.store).__name__}, is shared by all rollouts: "
+                "each reads the entries of the others."
+            )
+        return found
 
     def require(self, agent: Any, origin: str, wanted: str) -> None:
-        graphs.require_graph(agent, origin)
+        if isinstance(agent, Pregel):
+            return
+        if hasattr(agent, "compile"):
+            raise UnsupportedError(
+                f"{origin} is a {type(agent).__name__} that is not compiled: name the "
+                "result of its compile()."
+            )
+        raise UnsupportedError(
+            f"{origin} gave {kind_of(agent)}, not a compiled graph. Return the "
+            "result of langchain.agents.create_agent or StateGraph.compile."
+        )
 
     def acts(self, value: Any) -> bool:
-        return graphs.acts(value)
+        """Return whether a value is a graph, or a function or class that makes one."""
+        root = str(getattr(value, "__module__", "")).partition(".")[0]
+        builds = root in _THEIR_OWN and getattr(value, "__name__", "") in _BUILDERS
+        return builds or isinstance(value, Pregel)
 
     def function(self, tool: Any) -> Any:
         return graphs.function_of(tool)

@@ -7,16 +7,13 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from agentgym.core.openai import DEFAULT_AGENT
 from agentgym.core.tools import ToolSpec
-from agentgym.errors import MissingExtraError, UnsupportedError, message_of
-from agentgym.integrations.agent_import import kind_of
+from agentgym.errors import UnsupportedError, message_of
 from agentgym.integrations.in_place import reached, runs_agent
 from agentgym.scenarios.schemas import model_of_schema
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
 
-_THEIR_OWN = ("langchain", "langchain_core", "langgraph", "langchain_openai")
-_BUILDERS = ("create_agent", "create_react_agent", "StateGraph")
 _HANDOFF = "__handoff_destination"
 
 _OF_CREATE_AGENT = "langchain_create_agent"
@@ -70,44 +67,6 @@ def input_of_function(graph: Any) -> str | None:
         return "object"
 
 
-def require_graph(graph: Any, origin: str) -> None:
-    """Raise UnsupportedError if ``graph`` is not a compiled LangGraph graph.
-
-    The message names the graph with ``origin``.
-    """
-    try:
-        from langgraph.pregel import Pregel
-    except ImportError:
-        raise MissingExtraError("langchain", "The LangChain adapter") from None
-    if isinstance(graph, Pregel):
-        return
-    if hasattr(graph, "compile"):
-        raise UnsupportedError(
-            f"{origin} is a {type(graph).__name__} that is not compiled: name the "
-            "result of its compile()."
-        )
-    raise UnsupportedError(
-        f"{origin} gave {kind_of(graph)}, not a compiled graph. Return the "
-        "result of langchain.agents.create_agent or StateGraph.compile."
-    )
-
-
-def notes(graph: Any) -> list[str]:
-    """Return notes for the user on how a graph behaves in training."""
-    found = []
-    if graph.checkpointer:
-        kind = type(graph.checkpointer).__name__
-        found.append(
-            f"Each rollout has a thread and a memory of its own; {kind} is not written."
-        )
-    if graph.store is not None:
-        found.append(
-            f"The store, {type(graph.store).__name__}, is shared by all rollouts: "
-            "each reads the entries of the others."
-        )
-    return found
-
-
 def can_wait(graph: Any) -> bool:
     """Return whether a graph, or a graph nested in it, may pause for a person."""
     from langgraph.pregel import Pregel
@@ -135,15 +94,6 @@ def returns_command(tool: Any) -> bool:
     """Return whether a tool's annotation says that it changes the graph's state."""
     hints = getattr(function_of(tool), "__annotations__", {})
     return "Command" in str(hints.get("return", ""))
-
-
-def acts(value: Any) -> bool:
-    """Return whether a value is a graph, or a function or class that makes one."""
-    from langgraph.pregel import Pregel
-
-    root = str(getattr(value, "__module__", "")).partition(".")[0]
-    builds = root in _THEIR_OWN and getattr(value, "__name__", "") in _BUILDERS
-    return builds or isinstance(value, Pregel)
 
 
 def spec_of(tool: "BaseTool") -> ToolSpec:

@@ -28,6 +28,7 @@ from agentgym.integrations.client_adapter import (
     text_of,
 )
 from agentgym.integrations.episode import EpisodeCut, current_episode
+from agentgym.integrations.in_place import in_thread
 from agentgym.plugins.crewai import redirect
 from agentgym.plugins.crewai.models import (
     CrewSpecTool,
@@ -337,13 +338,6 @@ class _Changed:
         return made
 
 
-def _contained(tool: BaseTool, arguments: dict[str, Any]) -> Any:
-    try:
-        return tool.run(**arguments)
-    except SystemExit as end:  # a thread cannot pass it on
-        return end
-
-
 def silence() -> None:
     """Disable the panels that CrewAI prints, as ``Crew(verbose=False)`` does."""
     event_listener.formatter.verbose = False
@@ -518,11 +512,9 @@ class _CrewAIFramework(ClientFramework):
 
     async def run(self, tool: Any, arguments: dict[str, Any]) -> str:
         try:
-            found = await call_in_thread(_contained, tool, arguments)
+            found = await in_thread(tool.run, **arguments)
         except Exception as error:
             raise ToolError(str(error)) from error  # CrewAI shows it to the model
-        if isinstance(found, SystemExit):
-            raise found
         return redirect.text_read(tool, found)
 
 

@@ -106,16 +106,6 @@ class ModelOfRole(Model):
             yield event
 
 
-def _on_model(agent: Any, model: Model) -> Any:
-    """Return a copy of an agent that uses ``model``, as do the agents it runs."""
-    made = copy.copy(agent)
-    named = agent.model if isinstance(agent.model, str) else None
-    if agent.model_settings == get_default_model_settings(named):
-        made.model_settings = ModelSettings()  # drop another model's defaults
-    made.model = ModelOfRole(model, agent.name)
-    return made
-
-
 def _patch_runs() -> None:
     """Patch the functions with which a run gets an agent's model and tools."""
     module: Any = run_loop
@@ -176,7 +166,7 @@ def _within(agent: Any) -> AbstractContextManager[None]:
 
 def _to_copy(invoke: Callable[..., Any], model: Model) -> Callable[..., Any]:
     async def invoked(*args: Any) -> Any:
-        return _on_model(await invoke(*args), model)
+        return FRAMEWORK.on_model(await invoke(*args), model)
 
     return invoked
 
@@ -315,7 +305,12 @@ class _OpenAIAgentsFramework(ClientFramework):
         return Agent(name=name, instructions=prompt, model=model, tools=tools)
 
     def on_model(self, agent: Any, model: Any) -> Any:
-        return _on_model(agent, model)
+        made = copy.copy(agent)
+        named = agent.model if isinstance(agent.model, str) else None
+        if agent.model_settings == get_default_model_settings(named):
+            made.model_settings = ModelSettings()  # drop another model's defaults
+        made.model = ModelOfRole(model, agent.name)
+        return made
 
     def acts(self, value: Any) -> bool:
         is_agent = isinstance(value, Agent)
