@@ -7,16 +7,36 @@
   for style, security and complexity.
 """
 
-from .efficiency import Efficiency as Efficiency
-from .parts import ComposedReward as ComposedReward
-from .parts import Correctness as Correctness
-from .parts import RewardPart as RewardPart
-from .parts import SubmittedCode as SubmittedCode
-from .parts import is_test_file as is_test_file
-from .static_checks import KINDS as KINDS
-from .static_checks import CodeFinding as CodeFinding
-from .static_checks import Complexity as Complexity
-from .static_checks import Security as Security
-from .static_checks import Style as Style
-from .static_checks import complexities as complexities
-from .static_checks import find_problems as find_problems
+from agentgym.packs.kit.code_rewards.efficiency import Efficiency
+from agentgym.packs.kit.code_rewards.parts import (
+    ComposedReward,
+    Correctness,
+    RewardPart,
+    SubmittedCode,
+    is_test_file,
+)
+from agentgym.packs.kit.code_rewards.static_checks import (
+    KINDS,
+    CodeFinding,
+    Complexity,
+    Security,
+    Style,
+    complexities,
+    find_problems,
+)
+
+__all__ = [
+    "KINDS",
+    "CodeFinding",
+    "Complexity",
+    "ComposedReward",
+    "Correctness",
+    "Efficiency",
+    "RewardPart",
+    "Security",
+    "Style",
+    "SubmittedCode",
+    "complexities",
+    "find_problems",
+    "is_test_file",
+]

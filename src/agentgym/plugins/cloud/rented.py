@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from agentgym.core.config import TrainingConfig
+from agentgym.engines.registry import engine_name
 from agentgym.errors import (
     ComputeError,
     MachineTakenError,
@@ -32,6 +33,7 @@ from agentgym.plugins.cloud.remote import (
     train_elsewhere,
 )
 from agentgym.plugins.cloud.run_server import version
+from agentgym.plugins.cloud.upload import ENGINES
 from agentgym.train.places import CostEstimate, Elsewhere, Place
 from agentgym.train.result import TrainingResult
 from agentgym.train.run_folder import RunFolder
@@ -266,6 +268,11 @@ def end_recorded(record: MachineRecord, run: RunFolder, waits: Waits) -> Machine
 def _provider(config: TrainingConfig) -> Provider:
     """Return the provider in ``config.gpu``, after checking the settings."""
     provider = PROVIDERS.get(config.gpu.partition(":")[0])
+    if engine_name(config) not in ENGINES:
+        raise UnsupportedError(
+            f"engine = {config.engine!r} with gpu = {config.gpu!r}: a rented machine "
+            f"has one GPU, and trains with --engine {' or '.join(ENGINES)}."
+        )
     if config.deterministic:
         raise UnsupportedError(
             f"deterministic = true with gpu = {config.gpu!r}: bit-for-bit repetition "
