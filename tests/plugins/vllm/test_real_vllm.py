@@ -38,7 +38,7 @@ from agentgym.scenarios.task_lists import make_tasks, tools_of
 from agentgym.train.batch import merged
 from agentgym.train.result import TrainingResult
 from agentgym.train.trained_agent import TrainedAgent
-from tests.cli.conftest import agentgym
+from tests.cli.conftest import Command, agentgym
 from tests.core.formats.test_detect import CALLS, HEAD, TAIL
 from tests.engines.local.test_grammar import FORM, LOOK, ROUTE, asked, call_of
 from tests.plugins.vllm.conftest import ROOT, config, make_environment
@@ -55,6 +55,8 @@ GAP = 1e-4
 Both compute in float32; in bfloat16 they were 0.0005 apart. 0.1 ends a run.
 """
 SERVES = Path(__file__).with_name("shared_vllm.py")
+PARSER = "--enable-auto-tool-choice --tool-call-parser hermes"
+"""For clients of its chat completions; runs ask for tokens, which it does not read."""
 
 
 def environment(home: Path, command: str) -> None:
@@ -70,7 +72,7 @@ def environment(home: Path, command: str) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
     """Yield a vLLM with the shipped policy, started as a run starts it."""
     home = tmp_path_factory.mktemp("server")
-    environment(home, f'exec {VLLM_FOLDER}/bin/vllm "$@"')
+    environment(home, f'exec {VLLM_FOLDER}/bin/vllm "$@" {PARSER}')
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTGYM_HOME", str(home))
         settings = small(home)
@@ -205,6 +207,59 @@ def test_tokens_are_those_of_serve_and_of_transformers(
                 made = model.generate(**prompt, do_sample=False, max_new_tokens=60)
             size = prompt["input_ids"].shape[1]
             assert answers[1][:2] == (made[0, :size].tolist(), made[0, size:].tolist())
+
+
+def test_eval_and_rollout_take_it_by_its_address(
+    server: VllmServer,
+    trained: tuple[TrainingResult, Any],
+    agentgym: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = adapter(server, trained[0].artifacts.agent / "model", "measured")
+    monkeypatch.setenv("AGENTGYM_API_KEY", server.key)
+    model = f"{server.address}/v1#{name}"
+    small = ["--tasks", "4", "--samples", "1", "--no-baselines", "--temperature", "0"]
+    remote, local = (
+        agentgym("eval", "coding", *which, *small, "--json")
+        for which in (
+            ["--model", model],
+            ["--model", str(trained[0].artifacts.agent / "model")],
+        )
+    )
+    assert (remote.code, local.code) == (0, 0), remote.err + local.err
+    found = [json.loads(each.out)["metrics"] for each in (remote, local)]
+    for key in ("right_tool", "right_arguments", "tool_reliability", "pass_1"):
+        assert found[0][key] == found[1][key], key
+    words = ["--count", "4", "--temperature", "0", "--save", "out.jsonl"]
+    ended = agentgym("rollout", "coding", "--model", model, *words)
+    assert ended.code == 0, ended.err
+    saved = [json.loads(x) for x in Path("out.jsonl").read_text().splitlines()]
+    rollouts = [each for each in saved if "rollout_id" in each]
+    assert len(rollouts) == 4
+    assert all(each["reward"] is not None for each in rollouts)
+    assert any(each["success"] for each in rollouts)
+
+
+def test_a_langchain_agent_is_answered_by_it(
+    server: VllmServer, trained: tuple[TrainingResult, Any]
+) -> None:
+    agent = TrainedAgent.load(trained[0].artifacts.agent)
+    adapter(server, agent.model_path, agent.spec.served_name)
+    told = {"messages": [("user", "List the files, please.")]}
+    asked: list[str] = []
+
+    def list_files() -> str:
+        """List the files."""
+        asked.append("list_files")
+        return "app.py"
+
+    graph = agent.to_langchain(
+        tools=[list_files], base_url=f"{server.address}/v1", api_key=server.key
+    )
+    answer = graph.invoke(told)["messages"][-1]
+    assert asked
+    assert answer.text
+    assert answer.response_metadata["model_name"] == agent.spec.served_name
 
 
 def test_a_killed_run_goes_on_without_losing_a_step(

@@ -14,6 +14,10 @@ from agentgym.rollout.store.records import (
     decompressed,
 )
 
+_MAGIC = b"SQLite format 3\0"
+# Place of the version in a file's header (https://www.sqlite.org/fileformat.html).
+_VERSION = slice(60, 64)
+
 
 class StoreReader:
     """Reads a run's ``rollouts.db``; each method opens and closes the file.
@@ -30,7 +34,16 @@ class StoreReader:
     @property
     def exists(self) -> bool:
         """Whether the file exists and has its tables."""
-        return self.path.is_file() and _size_of(self.path) + _size_of(self._journal) > 0
+        if not self.path.is_file():
+            return False
+        try:
+            with self.path.open("rb") as file:
+                header = file.read(_VERSION.stop)
+        except OSError:
+            return True  # a later read raises an error that explains this
+        is_sound = header[:16] == _MAGIC and any(header[16:20])
+        is_new = not header or (is_sound and not any(header[_VERSION]))
+        return not is_new or _size_of(self._journal) > 0
 
     @property
     def _journal(self) -> Path:
