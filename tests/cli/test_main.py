@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -167,3 +168,11 @@ def test_a_message_breaks_between_words_and_not_in_commands(
     *lines, last = for_terminal(text).splitlines()
     assert lines == ["Write some with", "`agentgym tasks starter`,", "please:"]
     assert last == text.splitlines()[-1]
+
+
+@pytest.mark.parametrize("closed", ["<&- >&-", ">&- 2>&-"])
+def test_closed_streams_are_no_error(closed: str, tmp_path: Path) -> None:
+    """In a process of its own, as the shell starts it."""
+    command = f"exec {shlex.quote(sys.executable)} -m agentgym runs list {closed}"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")

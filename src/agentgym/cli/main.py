@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     began = time.monotonic()
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _open_closed_streams()
     _write_any_text()
     try:
         load_env_file()
@@ -41,6 +42,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from agentgym.cli.app import run
 
     return run(words, began, owns_process=arguments is None)
+
+
+def _open_closed_streams() -> None:
+    """Connect standard streams that the shell has closed (``>&-``) to ``/dev/null``.
+
+    Otherwise the next opened file would get the descriptor of a closed stream.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, nowhere)
 
 
 def _write_any_text() -> None:
