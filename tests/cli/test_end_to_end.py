@@ -92,7 +92,11 @@ def test_train_interrupt_resume_and_use(
     out = run(tmp_path, "train", "--resume", "x", "--episodes", episodes)
     assert f"Continuing after step {done}" in out
     assert "Before and after" in out
-    assert [line["step"] for line in folder.metrics()] == list(range(1, done + 3))
+    steps = [line["step"] for line in folder.metrics()]
+    assert steps == list(range(1, len(steps) + 1))
+    assert (
+        done < len(steps) <= done + 2
+    )  # groups that were replaced spend rollouts, too
     assert (folder.path / "report.md").exists()
 
     for path in (
