@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from agentgym.errors import UnsupportedError, UsageError
 from agentgym.integrations.base import Blueprint
-from agentgym.integrations.episode import current_episode
 from agentgym.integrations.witness import replaces
 from agentgym.plugins import REGISTERED
 
@@ -275,6 +274,8 @@ def _redirect(
         return  # AgentGym's own clients count their calls themselves
     path = request.url.path
     if path.endswith(_CHAT):
+        from agentgym.integrations.episode import current_episode
+
         episode = current_episode()
         if is_first:
             episode.begin_turn()
