@@ -172,7 +172,6 @@ def test_a_message_breaks_between_words_and_not_in_commands(
 
 @pytest.mark.parametrize("closed", ["<&- >&-", ">&- 2>&-"])
 def test_closed_streams_are_no_error(closed: str, tmp_path: Path) -> None:
-    """In a process of its own, as the shell starts it."""
     command = f"exec {shlex.quote(sys.executable)} -m agentgym runs list {closed}"
     ended = subprocess.run(["sh", "-c", command], capture_output=True, cwd=tmp_path)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")

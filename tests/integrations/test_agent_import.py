@@ -94,9 +94,8 @@ def test_the_keys_that_an_import_asks_for_get_a_placeholder(
 
 
 def test_a_module_that_has_read_a_key_is_imported_again(write: Write) -> None:
-    Path("settings_of_a_test.py").write_text(
-        "import os\nKEY = os.environ.get('DESKS_OWN_API_KEY')\n"
-    )
+    own = "import os\nKEY = os.environ.get('DESKS_OWN_API_KEY')\n"
+    Path("settings_of_a_test.py").write_text(own)
     write(
         "import settings_of_a_test as own\n"
         "if own.KEY is None:\n    raise RuntimeError('no DESKS_OWN_API_KEY')\n"

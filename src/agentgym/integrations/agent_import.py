@@ -38,13 +38,12 @@ logger = get_logger(__name__)
 
 _REFERENCE = re.compile(r"(?:[^\W\d][\w.]*|[^:]+\.py):[^\W\d]\w*")
 _AS_PROGRAM = 'A loop of your own is trained as a program: --command "python app.py".'
-_REQUEST = "{task}"
-"""The place of the user's request in the texts of an agent."""
+_REQUEST = "{task}"  # the place of the user's request in the texts of an agent
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_PROVIDERS = (
-    *("ANTHROPIC", "AZURE_OPENAI", "GEMINI", "GOOGLE", "GROQ", "MISTRAL", "OPENAI"),
+_KEYS = (
+    *("ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    *("GROQ_API_KEY", "MISTRAL_API_KEY", "OPENAI_API_KEY"),
 )
-_KEYS = tuple(f"{name}_API_KEY" for name in _PROVIDERS)
 """Keys that clients of models may need when an episode creates them."""
 _KEY = re.compile(r"\b[A-Z][A-Z0-9_]*_(?:KEY|TOKEN|MODEL)\b")
 """An environment variable for a key or a model, as error messages name it."""
